@@ -10,7 +10,7 @@ from contextlib import chdir, contextmanager
 from pathlib import Path
 from typing import Any
 
-from typer.testing import CliRunner
+from typer.testing import CliRunner, Result
 
 from tests.tirjudge.endpoint_server import EndpointServer, chat
 from tirjudge.cli import app
@@ -39,6 +39,13 @@ def invoke(
         raise run.exception
     assert code is None or run.exit_code == code, run.stdout + run.stderr
     return subprocess.CompletedProcess(words, run.exit_code, run.stdout, run.stderr)
+
+
+def command(*words: object, code: int | None = None, **environment: str) -> Result:
+    """Run a command in this folder and process; `code` is the exit code that it must end with."""
+    run = CliRunner().invoke(app, [*map(str, words)], env=environment)
+    assert code is None or run.exit_code == code, run.output
+    return run
 
 
 @contextmanager

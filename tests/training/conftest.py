@@ -8,6 +8,7 @@ import shutil
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -78,6 +79,19 @@ class ShortPointwise(TirPointwise):
 
 
 ENVIRONMENTS = {"tir-pairwise": ShortPairwise(order="given"), "tir-pointwise": ShortPointwise()}
+
+
+def small_rl(**settings: Any) -> RlConfig:
+    """Return the settings of a small run with a checkpoint after each step, and others as given."""
+    small = {
+        "steps": 2,
+        "groups": 4,
+        "samples": 4,
+        "micro_batch": 8,
+        "max_tokens": 120,
+        "checkpoint_every": 1,
+    }
+    return RlConfig(**small | {"beta": 0.01, "learning_rate": 1e-3} | settings)
 
 
 def source(step: int, round_number: int, position: int) -> FormattedTask:

@@ -9,9 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from typer.testing import CliRunner, Result
 
-from tirjudge.cli import app
+from tests.training.train_command import train
 from tirjudge.cli.options import label_values
 from tirjudge_training.methods import pipeline_of
 from tirjudge_training.recipe import Recipe
@@ -30,14 +29,9 @@ def rows(folder: Path, n: int = 30, **more: Any) -> Path:
     return path
 
 
-def train(*words: object) -> Result:
-    return CliRunner().invoke(app, ["train", *map(str, words)])
-
-
 def planned(*words: object) -> tuple[list[str], list[str]]:
     """Return the lines of a plan without a measurement, and the names of its stages."""
-    done = train(*words, "--plan", "--set", "rates.measure=false")
-    assert done.exit_code == 0, done.output
+    done = train(*words, "--plan", "--set", "rates.measure=false", code=0)
     lines = done.stdout.splitlines()
     return lines, [line.split()[0] for line in lines[lines.index("") + 2 :] if "  " in line][:-1]
 
@@ -78,8 +72,7 @@ def test_the_recipe_that_data_stands_for_does_not_pay_guesses() -> None:
     ],
 )
 def test_a_bad_row_is_one_line_and_exit_code_2(tmp_path: Path, more: dict[str, Any], line: str) -> None:
-    done = train("--data", rows(tmp_path, **more), "--output", tmp_path / "run")
-    assert done.exit_code == 2
+    done = train("--data", rows(tmp_path, **more), "--output", tmp_path / "run", code=2)
     assert line in done.stderr
     assert done.stderr.count("\n") == 1
     assert not (tmp_path / "run").exists()
@@ -87,15 +80,15 @@ def test_a_bad_row_is_one_line_and_exit_code_2(tmp_path: Path, more: dict[str, A
 
 def test_a_missing_file_and_too_few_rows_are_one_line_and_exit_code_2(tmp_path: Path) -> None:
     for path, line in ((tmp_path / "none.jsonl", "no rows at"), (rows(tmp_path, 2), "at least 3 prompts")):
-        done = train("--data", path, "--output", tmp_path / "run")
-        assert done.exit_code == 2
+        done = train("--data", path, "--output", tmp_path / "run", code=2)
         assert line in done.stderr
         assert done.stderr.count("\n") == 1
 
 
 def test_a_plan_does_not_call_rows_missing_that_are_there(tmp_path: Path) -> None:
-    done = train("--data", rows(tmp_path), "--set", f"data.heldout={tmp_path / 'none.jsonl'}", "--plan")
-    assert done.exit_code == 2
+    done = train(
+        "--data", rows(tmp_path), "--set", f"data.heldout={tmp_path / 'none.jsonl'}", "--plan", code=2
+    )
     assert f"no rows at {tmp_path / 'none.jsonl'}" in done.stderr
     assert done.stdout == ""
 
@@ -105,8 +98,7 @@ def test_programs_that_all_contradict_the_label_end_the_run_before_a_model_is_lo
 ) -> None:
     program = "for name, r in zip('AB', responses):\n    print(name, int(r == 'c'))"
     words = ("--data", rows(tmp_path, program=program), "--model", roomy_model, "--output", tmp_path / "run")
-    done = train(*words, "--set", "data.max_prompt_tokens=")
-    assert done.exit_code == 2
+    done = train(*words, "--set", "data.max_prompt_tokens=", code=2)
     assert "22 did not tell the responses apart (first: row " in done.stderr
     assert not (tmp_path / "run" / "heldout-base").exists()
 
@@ -114,8 +106,7 @@ def test_programs_that_all_contradict_the_label_end_the_run_before_a_model_is_lo
 def test_the_plan_measures_this_machine(roomy_model: Path, tmp_path: Path) -> None:
     words = ("--data", rows(tmp_path), "--model", roomy_model, "--output", tmp_path / "run", "--plan")
     small = ("--set", "rl.max_tokens=16", "--set", "data.max_prompt_tokens=")
-    done = train(*words, *small)
-    assert done.exit_code == 0, done.output
+    done = train(*words, *small, code=0)
     prompt, response, sampled, trained = re.findall(
         r"measured just now with 8 rollouts: a trajectory has ([\d,]+) tokens of prompt and ([\d,]+) of "
         r"response; one device samples ([\d,]+) and trains ([\d,]+) tokens a second",
@@ -128,8 +119,7 @@ def test_the_plan_measures_this_machine(roomy_model: Path, tmp_path: Path) -> No
 
 
 def test_a_plan_without_the_model_has_the_rates_of_the_recipe(tmp_path: Path) -> None:
-    done = train("--data", rows(tmp_path), "--model", tmp_path / "none", "--plan")
-    assert done.exit_code == 0, done.output
+    done = train("--data", rows(tmp_path), "--model", tmp_path / "none", "--plan", code=0)
     assert re.search(
         r"^not measured \(no model .*\), assumed \(\[rates\] in the recipe\): ", done.stdout, re.M
     )

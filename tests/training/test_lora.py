@@ -14,7 +14,7 @@ from safetensors.torch import load_file
 from transformers import AutoModelForCausalLM, GPT2Config, GPT2LMHeadModel
 from typer.testing import CliRunner
 
-from tests.training.conftest import ENVIRONMENTS, source
+from tests.training.conftest import ENVIRONMENTS, small_rl, source
 from tirjudge.cli import app
 from tirjudge.models import weights_sha256
 from tirjudge.models.resolve import read_note
@@ -23,22 +23,12 @@ from tirjudge.storage.json_lines import read_lines
 from tirjudge_training import model_folder
 from tirjudge_training.model_folder import LoraConfig
 from tirjudge_training.recipe_file import BadRecipe
-from tirjudge_training.rl.config import RlConfig
 from tirjudge_training.rl.training_loop import train_rl
 from tirjudge_training.run.model_size import trained_shape
 from tirjudge_training.sft import Sample, SftConfig, train_sft
 
 LORA = LoraConfig(rank=4, alpha=8)
-RL = RlConfig(
-    steps=2,
-    groups=4,
-    samples=4,
-    micro_batch=2,
-    beta=0.01,
-    learning_rate=1e-2,
-    max_tokens=120,
-    checkpoint_every=1,
-)
+RL = small_rl(micro_batch=2, learning_rate=1e-2)
 SFT = SftConfig(batch=4, micro_batch=2, learning_rate=1e-2, checkpoint_every=1)
 IDS = torch.arange(2, 30).unsqueeze(0)
 ADAPTED = ("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj")

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typer.testing import CliRunner, Result
+from typer.testing import Result
 
-from tirjudge.cli import app
+from tests.tirjudge.judge_command import command
 
 
-def train(*words: str) -> Result:
-    return CliRunner().invoke(app, ["train", *words])
+def train(*words: object, code: int | None = None) -> Result:
+    """Train; `code` is the exit code that the command must end with."""
+    return command("train", *words, code=code)

@@ -32,8 +32,8 @@ def prefer_the_largest(body: dict[str, Any]) -> dict[str, Any]:
     return chat(f"<preference>{best}</preference>")
 
 
-def bon(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    return invoke("bon", *arguments, folder=folder)
+def bon(folder: Path, *arguments: str, code: int | None = None) -> subprocess.CompletedProcess[str]:
+    return invoke("bon", *arguments, folder=folder, code=code)
 
 
 def through(endpoint: EndpointServer) -> tuple[str, ...]:
@@ -70,8 +70,7 @@ def test_the_table_compares_with_pass_1_majority_and_the_oracle(
     tmp_path: Path, endpoint: EndpointServer
 ) -> None:
     write_rows(tmp_path / "rows.jsonl", 8)
-    run = bon(tmp_path, "rows.jsonl", *through(endpoint))
-    assert run.returncode == 0, run.stderr
+    run = bon(tmp_path, "rows.jsonl", *through(endpoint), code=0)
     found = {name: (cells[0], *cells[2:]) for name, cells in table(run).items()}
     assert found == {
         "pass@1": ("2", "0", "0"),
@@ -117,8 +116,7 @@ def test_the_thinking_of_a_candidate_is_not_graded(tmp_path: Path) -> None:
         },
     ]
     (tmp_path / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    run = bon(tmp_path, "rows.jsonl", "--no-judge")
-    assert run.returncode == 0, run.stderr
+    run = bon(tmp_path, "rows.jsonl", "--no-judge", code=0)
     found = table(run)
     assert (found["oracle"][0], found["majority"][0]) == ("2", "2")
     kept = bon(tmp_path, "rows.jsonl", "--no-judge", "--judge-thinking", "--output", "whole.jsonl")
@@ -130,8 +128,7 @@ def test_candidates_are_selected_without_any_label(tmp_path: Path, endpoint: End
     (tmp_path / "rows.jsonl").write_text(json.dumps(row) + "\n")
     # A second model is asked where no program decided, as by `tirjudge judge`.
     pair = ("--tools", "--model", "second", "--escalate-below", "1", "--confidence", "evidence")
-    run = bon(tmp_path, "rows.jsonl", "--pairwise", "--listwise", *through(endpoint), *pair)
-    assert run.returncode == 0, run.stderr
+    run = bon(tmp_path, "rows.jsonl", "--pairwise", "--listwise", *through(endpoint), *pair, code=0)
     assert {body["model"] for body in endpoint.bodies} >= {"second"}
     assert "0 with a label or check" in run.stdout
     (pick,) = lines(tmp_path / "rows.bon.jsonl.picks.jsonl")
@@ -147,8 +144,7 @@ def test_picks_are_shown_with_the_names_of_their_columns(tmp_path: Path, endpoin
     ]
     (tmp_path / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     named = ("--column", "responses=gpt,claude,own")
-    run = bon(tmp_path, "rows.jsonl", "--pairwise", *named, *through(endpoint))
-    assert run.returncode == 0, run.stderr
+    run = bon(tmp_path, "rows.jsonl", "--pairwise", *named, *through(endpoint), code=0)
     shown = run.stdout.partition("picks.jsonl\n")[2].splitlines()
     assert sorted(shown[:3]) == ["  q0: pairwise B claude", "  q3: pairwise A gpt", "  q4: pairwise A gpt"]
     assert shown[3:] == ["pairwise picked gpt 2, claude 1"]
@@ -187,8 +183,7 @@ def test_mathematics_and_code_are_checked_in_the_sandbox_and_kept(tmp_path: Path
         },
     ]
     (tmp_path / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    run = bon(tmp_path, "rows.jsonl", "--no-judge")
-    assert run.returncode == 0, run.stderr
+    run = bon(tmp_path, "rows.jsonl", "--no-judge", code=0)
     assert [table(run)[name][0] for name in ("pass@1", "majority", "oracle")] == ["1.17", "2", "2"]
     grades = tmp_path / "rows.bon.jsonl.grades.jsonl"
     before = grades.read_bytes()
@@ -207,8 +202,7 @@ def test_an_unreachable_judge_fails_rows_and_the_same_command_resumes(
     assert (run.returncode, "the endpoint refuses every request: " in run.stderr) == (1, True)
     (tmp_path / "rows.bon.jsonl.failed.jsonl").unlink()
     endpoint.script = lambda body: failure(400, "bad request")
-    run = bon(tmp_path, "rows.jsonl", "--give-up-after", "2", *through(endpoint))
-    assert run.returncode == 1
+    run = bon(tmp_path, "rows.jsonl", "--give-up-after", "2", *through(endpoint), code=1)
     assert "gave up after 2 consecutive failures, the last one because: " in run.stderr
     assert lines(tmp_path / "rows.bon.jsonl.failed.jsonl")[0]["id"].startswith("q")
     # A row that cannot be read says nothing about the judge.
@@ -218,8 +212,7 @@ def test_an_unreachable_judge_fails_rows_and_the_same_command_resumes(
     assert "rows      0 of 0.0 candidates each, 3 failed" in run.stdout
     assert "gave up after 2 consecutive failures" in run.stderr
     endpoint.script = prefer_the_largest
-    run = bon(tmp_path, "rows.jsonl", *through(endpoint))
-    assert run.returncode == 0
+    run = bon(tmp_path, "rows.jsonl", *through(endpoint), code=0)
     assert table(run)["pairwise"][0] == "4"
     assert not (tmp_path / "rows.bon.jsonl.failed.jsonl").exists()
 
@@ -231,8 +224,7 @@ def test_judgments_of_graded_candidates_have_a_reward_and_say_who_is_right(
     (tmp_path / "rows.jsonl").write_text(json.dumps(row) + "\n")
     command = ("rows.jsonl", "--method", "round-robin", *through(endpoint))
     assert "give --labels 1=A,2=B,3=C" in bon(tmp_path, *command).stderr
-    run = bon(tmp_path, *command, "--labels", "1=A,2=B,3=C", "--json")
-    assert run.returncode == 0, run.stderr
+    run = bon(tmp_path, *command, "--labels", "1=A,2=B,3=C", "--json", code=0)
     record = json.loads(run.stdout)
     assert (record["rows"], record["graded"], record["failed"]) == (1, 1, 0)
     assert record["select_by"]["round-robin"]["solved"] == 1

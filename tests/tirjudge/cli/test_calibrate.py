@@ -7,32 +7,26 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from typer.testing import CliRunner, Result
+from typer.testing import Result
 
 from tests.tirjudge.benchmark_data import benchmark_file
 from tests.tirjudge.endpoint_server import EndpointServer, chat
-from tests.tirjudge.judge_command import results, write_rows
+from tests.tirjudge.judge_command import command, results, write_rows
 from tests.tirjudge.judged_files import FAST, edit
-from tirjudge.cli import app
 
 PEOPLE = "pandalm/testset-v1.json"
 
 
-def command(*arguments: object) -> Result:
-    return CliRunner().invoke(app, [str(argument) for argument in arguments])
-
-
 def calibration(*arguments: object, exit_code: int = 0) -> dict[str, Any]:
-    done = command(*arguments, "--json")
-    assert done.exit_code == exit_code, done.output
+    done = command(*arguments, "--json", code=exit_code)
     found: dict[str, Any] = json.loads(done.stdout)
     return found
 
 
-def judge(folder: Path, server: EndpointServer, *arguments: object) -> Result:
+def judge(folder: Path, server: EndpointServer, *arguments: object, code: int | None = None) -> Result:
     output = folder / "verdicts.jsonl"
     words = ("--output", output, "--model", "m", "--base-url", server.url, *FAST)
-    return command("judge", folder / "rows.jsonl", *words, *arguments)
+    return command("judge", folder / "rows.jsonl", *words, *arguments, code=code)
 
 
 def pair(id: str, first: str, second: str, label: str) -> dict[str, Any]:
@@ -97,8 +91,7 @@ def test_a_vote_share_leaves_rows_open(tmp_path: Path, server: EndpointServer) -
     server.script = first_shown
     rows = [pair("sure", "long", "tiny", "A"), pair("biased", "tiny", "long", "B")]
     write_rows(tmp_path / "rows.jsonl", rows)
-    done = judge(tmp_path, server, "--order", "both", "--no-tools", "--abstain-below", 0.7)
-    assert done.exit_code == 0, done.output
+    done = judge(tmp_path, server, "--order", "both", "--no-tools", "--abstain-below", 0.7, code=0)
     assert "left open 1 of 2 rows" in done.stdout
     assert "accuracy  100.0% [20.7%, 100.0%], n = 1" in done.stdout
     sure, biased = sorted(
@@ -113,8 +106,7 @@ def test_a_vote_share_leaves_rows_open(tmp_path: Path, server: EndpointServer) -
     # The same command resumes, and another threshold would mix two rules in one file.
     again = judge(tmp_path, server, "--order", "both", "--no-tools", "--abstain-below", 0.7)
     assert (again.exit_code, len(results(tmp_path / "verdicts.jsonl"))) == (0, 2)
-    other = judge(tmp_path, server, "--order", "both", "--no-tools", "--abstain-below", 0.4)
-    assert other.exit_code == 2
+    other = judge(tmp_path, server, "--order", "both", "--no-tools", "--abstain-below", 0.4, code=2)
     assert "was begun with other settings (abstain_below was" in other.stderr
     # The file's verdicts follow from its views, and its confidences are those that eval computes.
     assert command("reproduce", tmp_path / "verdicts.jsonl").exit_code == 0
@@ -132,8 +124,7 @@ def test_the_votes_on_criteria_are_aggregated(tmp_path: Path, server: EndpointSe
     criteria = [{"text": "length", "weight": 3}, {"text": "biased", "weight": 1}]
     row = {**pair("a", "long", "tiny", "A"), "criteria": criteria}
     write_rows(tmp_path / "rows.jsonl", [row])
-    done = judge(tmp_path, server, "--order", "both", "--no-tools", "--abstain-below", 0.7)
-    assert done.exit_code == 0, done.output
+    judge(tmp_path, server, "--order", "both", "--no-tools", "--abstain-below", 0.7, code=0)
     (judged,) = results(tmp_path / "verdicts.jsonl")
     assert (judged["verdict"], judged["confidence"]["value"]) == ("A", 1.0)
     assert command("reproduce", tmp_path / "verdicts.jsonl").exit_code == 0
@@ -160,8 +151,7 @@ def test_a_row_that_was_falsely_opened_or_decided_is_found(
     write_rows(tmp_path / "rows.jsonl", [pair("biased", "tiny", "long", "B")])
     judge(tmp_path, server, "--order", "both", "--no-tools", "--abstain-below", 0.7)
     edit(tmp_path / "verdicts.jsonl", lambda rows: change(rows[0]))
-    done = command("reproduce", tmp_path / "verdicts.jsonl")
-    assert done.exit_code == 1
+    done = command("reproduce", tmp_path / "verdicts.jsonl", code=1)
     assert "verdict changed      1\n" in done.stdout
 
 
@@ -222,17 +212,16 @@ def test_labels_without_the_key_of_the_run_are_not_joined_by_position(
 ) -> None:
     run = write_rows(tmp_path / "run.jsonl", verdict_rows(40, id="{}"))
     labels = [{"label": one} | ({labelled_by: n} if labelled_by else {}) for n, one in enumerate(right(40))]
-    done = command("score", run, *PREDICTION, "--calibrate", write_rows(tmp_path / "l.jsonl", labels[::-1]))
-    assert done.exit_code == 2
+    done = command(
+        "score", run, *PREDICTION, "--calibrate", write_rows(tmp_path / "l.jsonl", labels[::-1]), code=2
+    )
     assert "l.jsonl: no column to join labels by: one of idx, pair_id, id, index" in done.stderr
     places = write_rows(tmp_path / "places.jsonl", verdict_rows(40))
     ours = write_rows(tmp_path / "ours.jsonl", [_stored(n, "A") for n in range(40)])
-    done = command("score", ours, "--calibrate", tmp_path / "l.jsonl")
-    assert done.exit_code == 2
+    done = command("score", ours, "--calibrate", tmp_path / "l.jsonl", code=2)
     assert "l.jsonl: no column to join labels by: one of idx, pair_id, id, index" in done.stderr
     kept = write_rows(tmp_path / "kept.jsonl", [{"id": n, **one} for n, one in enumerate(labels)])
-    done = command("score", places, *PREDICTION, "--calibrate", kept)
-    assert done.exit_code == 2
+    done = command("score", places, *PREDICTION, "--calibrate", kept, code=2)
     assert "the results: no column to join labels by: one of idx, pair_id, id, index" in done.stderr
 
 

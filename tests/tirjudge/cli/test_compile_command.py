@@ -9,22 +9,20 @@ from typing import Any
 
 import pytest
 from click.testing import Result
-from typer.testing import CliRunner
 
 from examples.miniature import TRAINED
 from tests.rows import every
 from tests.tirjudge.endpoint_server import EndpointServer, chat, failure
-from tests.tirjudge.judge_command import FAST, results, write_rows
+from tests.tirjudge.judge_command import FAST, command, results, write_rows
 from tirjudge import compile_checkers
-from tirjudge.cli import app
 from tirjudge_environments.checkers.file import Checker, CheckerFile
 
 pytestmark = pytest.mark.usefixtures("few_answers")
 NUMBERS = ("four", "5", "6", "seven", "8")
 
 
-def invoke(*words: object) -> Result:
-    return CliRunner().invoke(app, [*map(str, words), *FAST])
+def invoke(*words: object, code: int | None = None) -> Result:
+    return command(*words, *FAST, code=code)
 
 
 def pairs(count: int, *, criteria: bool = True, label: bool = True) -> list[dict[str, Any]]:
@@ -68,8 +66,7 @@ def test_programs_of_a_result_file_become_a_checker_that_replaces_the_model(
     model = ("--base-url", server.url, "--model", "m")
     assert invoke("judge", rows, "--output", judged, "--order", "given", *model).exit_code == 0
     asked = len(server.bodies)
-    run = invoke("compile", judged, "-o", file)
-    assert run.exit_code == 0, run.output
+    run = invoke("compile", judged, "-o", file, code=0)
     (checker,) = CheckerFile.read(file).admitted
     assert checker.rule == "It has at least {n:number} words."
     assert checker.author == "program of m"
@@ -139,8 +136,7 @@ def test_a_model_writes_checkers_once_for_each_pattern(server: EndpointServer, t
     rows += [row | {"id": f"c{n}", "criteria": ["It has no commas."]} for n, row in enumerate(pairs(30))]
     file = tmp_path / "checkers.toml"
     model = ("--base-url", server.url, "--model", "writer")
-    run = invoke("compile", write_rows(tmp_path / "rows.jsonl", rows), "-o", file, *model)
-    assert run.exit_code == 0, run.output
+    run = invoke("compile", write_rows(tmp_path / "rows.jsonl", rows), "-o", file, *model, code=0)
     # Two rules that no known pattern matches: one checker, and one answer without any.
     assert len(server.bodies) == 2
     (checker,) = CheckerFile.read(file).checkers
@@ -155,8 +151,9 @@ def test_a_local_model_is_asked_for_checkers(tmp_path: Path) -> None:
     """The tiny model writes none, which is said."""
     given = [row | {"criteria": ["It has no commas."]} for row in pairs(30)]
     rows = write_rows(tmp_path / "rows.jsonl", given)
-    run = invoke("compile", rows, "-o", tmp_path / "c.toml", "--model", TRAINED, "--max-tokens", 8, "--json")
-    assert run.exit_code == 1, run.stderr
+    run = invoke(
+        "compile", rows, "-o", tmp_path / "c.toml", "--model", TRAINED, "--max-tokens", 8, "--json", code=1
+    )
     assert json.loads(run.stdout)["unwritten"] == 1
 
 
@@ -174,13 +171,11 @@ def test_rules_of_a_file_hold_for_rows_without_criteria_also_when_they_are_judge
     file = tmp_path / "checkers.toml"
     model = ("--base-url", server.url, "--model", "w")
     given = write_rows(tmp_path / "r.jsonl", rows)
-    run = invoke("compile", given, "--rules", rules, "-o", file, *model)
-    assert run.exit_code == 0, run.output
+    invoke("compile", given, "--rules", rules, "-o", file, *model, code=0)
     assert CheckerFile.read(file).rules == ("It has at least 5 words.",)
     asked = len(server.bodies)
     output = tmp_path / "out.jsonl"
-    judged = invoke("judge", given, "--output", output, "--checkers", file, "--audit", 0, *model)
-    assert judged.exit_code == 0, judged.output
+    invoke("judge", given, "--output", output, "--checkers", file, "--audit", 0, *model, code=0)
     assert {row["correct"] for row in results(output)} == {1.0}
     assert (len(results(output)), len(server.bodies)) == (36, asked)
 
@@ -201,8 +196,7 @@ def test_wrong_usage_ends_in_one_line(
     monkeypatch.chdir(tmp_path)
     write_rows(tmp_path / "rows.jsonl", pairs(3, criteria=False))
     (tmp_path / "empty.txt").write_text("\n")
-    run = invoke("compile", *words)
-    assert run.exit_code == 2
+    run = invoke("compile", *words, code=2)
     assert reason in run.stderr
     assert len(run.stderr.splitlines()) == 1
     assert not (tmp_path / "checkers.toml").exists()
@@ -246,8 +240,7 @@ def test_a_measured_file_keeps_a_persons_comments_and_order(tmp_path: Path) -> N
     )
     file = tmp_path / "checkers.toml"
     file.write_text(WRITTEN)
-    run = invoke("compile", given, "--measure", file)
-    assert run.exit_code == 0, run.output
+    run = invoke("compile", given, "--measure", file, code=0)
     text, found = file.read_text(), CheckerFile.read(file)
     assert [one.is_measured for one in found.checkers] == [True, True]
     assert [one.name for one in found.admitted] == ["words"]
@@ -264,8 +257,7 @@ def test_a_measured_file_keeps_a_persons_comments_and_order(tmp_path: Path) -> N
 
 def test_the_summary_says_where_candidates_were_sought_and_which_rules_have_none(tmp_path: Path) -> None:
     given = write_rows(tmp_path / "rows.jsonl", pairs(8))
-    run = invoke("compile", given, "-o", tmp_path / "checkers.toml")
-    assert run.exit_code == 1
+    run = invoke("compile", given, "-o", tmp_path / "checkers.toml", code=1)
     sought = re.search(r"sought    0 candidates on (\d) of 8 prompts; the other prompts measure", run.stdout)
     assert sought
     assert 0 < int(sought[1]) < 8
@@ -317,8 +309,9 @@ def test_hostile_programs_of_a_result_file_run_in_the_sandbox_alone(tmp_path: Pa
         }
         for n in range(30)
     ]
-    run = invoke("compile", write_rows(tmp_path / "rows.jsonl", rows), "-o", tmp_path / "checkers.toml")
-    assert run.exit_code == 1, run.output
+    run = invoke(
+        "compile", write_rows(tmp_path / "rows.jsonl", rows), "-o", tmp_path / "checkers.toml", code=1
+    )
     assert not marker.exists()
     assert "\x1b" not in run.output
     assert "\x1b" not in (tmp_path / "checkers.toml").read_text()
@@ -379,8 +372,7 @@ def test_rules_that_a_model_lists_are_taken_from_the_prompt_and_replace_no_earli
     assert (run.exit_code, len(run.stderr.splitlines())) == (2, 1)
     assert "checkers.rows.jsonl exists: choose another --output, or give --overwrite" in run.stderr
     assert (listed.read_text(), server.bodies) == ("mine\n", [])
-    run = invoke("compile", given, *words, "--overwrite")
-    assert run.exit_code == 0, run.output
+    run = invoke("compile", given, *words, "--overwrite", code=0)
     assert len(CheckerFile.read(tmp_path / "checkers.toml").admitted) == 1
     assert {row["id"]: row["criteria"] for row in results(listed)} == {
         row["id"]: [f"It has at least {NUMBERS[n % 5]} words."] for n, row in enumerate(rows)

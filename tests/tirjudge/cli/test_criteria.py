@@ -11,7 +11,7 @@ from click.testing import Result
 from typer.testing import CliRunner
 
 from tests.tirjudge.endpoint_server import EndpointServer, chat, failure
-from tests.tirjudge.judge_command import results, write_rows
+from tests.tirjudge.judge_command import command, results, write_rows
 from tirjudge.cli import app
 
 CRITERIA = ["names a cat", {"text": "names a dog", "polarity": "negative"}, {"text": "is kind", "weight": 2}]
@@ -34,9 +34,9 @@ def by_criterion(body: dict[str, Any]) -> Any:
     return chat(f"<score>{8 if found[2] == 'names a cat' else 7 if found[2] == 'is kind' else 2}</score>")
 
 
-def judge(server: EndpointServer, *words: object) -> Result:
+def judge(server: EndpointServer, *words: object, code: int | None = None) -> Result:
     given = ["judge", *words, "--base-url", server.url, "--model", "m", "--no-tools", "--pointwise"]
-    return CliRunner().invoke(app, list(map(str, given)))
+    return command(*given, code=code)
 
 
 def test_rows_with_bad_criteria_fail_in_one_line_each_and_the_others_are_judged(
@@ -48,8 +48,7 @@ def test_rows_with_bad_criteria_fail_in_one_line_each_and_the_others_are_judged(
     ]
     rows.append({"prompt": "p", "response": "x", "reference": "long " * 5000, "criteria": CRITERIA})
     file, output = write_rows(tmp_path / "rows.jsonl", rows), tmp_path / "out.jsonl"
-    run = judge(server, file, "--output", output)
-    assert run.exit_code == 1, run.output
+    run = judge(server, file, "--output", output, code=1)
     (row,) = results(output)
     # 1 for the cat and 2 of 4 for kindness; the dog has score 2, and so has its fault.
     assert (row["scores"], [one["satisfied"] for one in row["criteria"]]) == ([0.75], [[1.0], [0.0], [1.0]])
@@ -77,11 +76,9 @@ def test_criteria_come_from_any_column_and_a_file_keeps_its_threshold(
     assert judge(server, *words, "--column", "reference=").exit_code == 0
     assert results(output)[0]["scores"] == [0.75]
     assert "reference" not in results(output)[0]
-    other = judge(server, *words, "--column", "reference=", "--satisfied-from", 7.5)
-    assert other.exit_code == 2
+    other = judge(server, *words, "--column", "reference=", "--satisfied-from", 7.5, code=2)
     assert "satisfied_from was 6.0 and is now 7.5" in other.stderr
-    shortened = judge(server, *words, "--truncate", 500, "--satisfied-from", 7.5, "--overwrite")
-    assert shortened.exit_code == 0, shortened.output
+    judge(server, *words, "--truncate", 500, "--satisfied-from", 7.5, "--overwrite", code=0)
     assert results(output)[0]["scores"] == [0.25]
     assert results(output)[0]["cut"] is True
 
@@ -102,30 +99,18 @@ def several(body: dict[str, Any]) -> Any:
     return chat(" and ".join(answers) + ".")
 
 
-def judge_several(server: EndpointServer, folder: Path, *words: object) -> Result:
+def judge_several(server: EndpointServer, folder: Path, *words: object, code: int | None = None) -> Result:
     file = write_rows(folder / "rows.jsonl", [PAIR])
-    given = [
-        "judge",
-        file,
-        "--base-url",
-        server.url,
-        "--model",
-        "m",
-        "--output",
-        folder / "out.jsonl",
-        *words,
-    ]
-    return CliRunner().invoke(app, list(map(str, given)))
+    model = ("--base-url", server.url, "--model", "m")
+    return command("judge", file, *model, "--output", folder / "out.jsonl", *words, code=code)
 
 
 def test_a_dialogue_on_several_criteria_has_a_verdict_on_each(server: EndpointServer, tmp_path: Path) -> None:
     server.script = several
-    one_by_one = judge_several(server, tmp_path, "--order", "both", "--overwrite")
-    assert one_by_one.exit_code == 0, one_by_one.output
+    judge_several(server, tmp_path, "--order", "both", "--overwrite", code=0)
     (apart,) = results(tmp_path / "out.jsonl")
     asked = len(server.asked)
-    run = judge_several(server, tmp_path, "--order", "both", "--criteria-per-call", 2, "--overwrite")
-    assert run.exit_code == 0, run.output
+    judge_several(server, tmp_path, "--order", "both", "--criteria-per-call", 2, "--overwrite", code=0)
     (row,) = results(tmp_path / "out.jsonl")
     assert len(server.asked) - asked == 6, "for both orders two turns on two criteria, and one on the third"
     assert [one["satisfied"] for one in row["criteria"]] == [[1, 0], [1, 0], [0, 1]]
@@ -162,8 +147,7 @@ def test_a_dialogue_without_an_answer_to_each_criterion_decides_none(
         "A <preference>C</preference> " * 3,
     ):
         server.script = lambda body, said=said: chat(said)
-        run = judge_several(server, tmp_path, "--criteria-per-call", 3, "--overwrite", "--no-tools")
-        assert run.exit_code == 1, run.output
+        judge_several(server, tmp_path, "--criteria-per-call", 3, "--overwrite", "--no-tools", code=1)
         (row,) = results(tmp_path / "out.jsonl")
         assert [one["stop"] for one in row["criteria"]] == ["malformed"] * 3
         assert (row["verdict"], row["criteria"][0]["satisfied"]) == (None, [None, None])

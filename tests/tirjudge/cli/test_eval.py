@@ -10,20 +10,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from typer.testing import CliRunner, Result
 
 from tests.tirjudge.benchmark_data import benchmark_file
 from tests.tirjudge.endpoint_server import EndpointServer, chat
+from tests.tirjudge.judge_command import command
 from tests.tirjudge.judged_files import asking, edit, judge_to
-from tirjudge.cli import app
 from tirjudge.evaluation.protocols import open_protocol
 from tirjudge.evaluation.scoring import score
 from tirjudge.evaluation.stored_outputs import open_replay
 from tirjudge_environments import Context
-
-
-def command(*arguments: object) -> Result:
-    return CliRunner().invoke(app, [str(argument) for argument in arguments])
 
 
 def figures(path: Path, protocol: str) -> dict[str, float]:
@@ -83,8 +78,7 @@ def test_a_row_that_lacks_a_part_is_counted_or_refused_in_one_line(tmp_path: Pat
     edit(path, lambda rows: rows[0].pop("programs"))
     assert "evidence " in command("score", path).stdout
     edit(path, lambda rows: rows[0]["views"][0]["segments"][1].pop("text"))
-    refused = command("score", path)
-    assert refused.exit_code == 2
+    refused = command("score", path, code=2)
     assert refused.stderr == f"tirjudge score: {path}:1: no column 'views.0.segments.1.text'\n"
 
 
@@ -95,8 +89,7 @@ def test_two_runs_are_compared_row_by_row(tmp_path: Path) -> None:
         return lambda _: f"<preference>{letter}</preference>"
 
     runs = [judge_to(tmp_path / letter, rows, always(letter), order="given", tools=False) for letter in "BA"]
-    done = command("compare", *runs, "--protocol", "tir", "--json")
-    assert done.exit_code == 0, done.output
+    done = command("compare", *runs, "--protocol", "tir", "--json", code=0)
     (record,) = json.loads(done.stdout)
     assert (record["gained"], record["lost"], record["common"]) == (12, 0, 12)
     assert record["p_value"] == pytest.approx(1 / 2**12)  # the mid-p value
@@ -160,11 +153,9 @@ def test_reasons_are_matched_with_peoples_and_scored_again_without_a_model(
     row = pair("a", "A>B") | {"checklist": ["Response 1 is short", "Response 2 is rude", "wrong", "late"]}
     rows, run = write(tmp_path / "rows.jsonl", [row, pair("b", "A")]), tmp_path / "verdicts.jsonl"
     options = ("--format", "rationale", "--order", "given", "--model", "m", "--base-url", server.url)
-    done = command("judge", rows, "--output", run, *options)
-    assert done.exit_code == 0, done.output
+    command("judge", rows, "--output", run, *options, code=0)
     scored = ("score", run, "--protocol", "rationale-consistency", "--json")
-    unmatched = command(*scored)
-    assert unmatched.exit_code == 2
+    unmatched = command(*scored, code=2)
     assert "not matched (give --meta-judge)" in unmatched.stderr
 
     server.answers(chat("<RESULT_START>\nR1@S1: 1.0\nR2@S2: 0.5\nR3@S1: 0.8\nR4@S0: 0.0\n<RESULT_END>"))
@@ -252,8 +243,7 @@ def test_judgebench_verdicts(tmp_path: Path, responses: tuple[str, str], accurac
 
 def test_a_named_protocol_that_does_not_fit_is_said_beside_those_that_do(tmp_path: Path) -> None:
     run = write(tmp_path / "run.jsonl", [judgebench_row("[[A>B]]", "[[B>A]]")])
-    done = command("score", run, "--protocol", "net-vote", "--protocol", "cost")
-    assert done.exit_code == 1
+    done = command("score", run, "--protocol", "net-vote", "--protocol", "cost", code=1)
     assert done.stderr == "tirjudge score: cost: row 'p' has no record of its cost\n"
     assert "accuracy" in done.stdout
 

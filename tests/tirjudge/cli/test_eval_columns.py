@@ -21,7 +21,8 @@ from sklearn.metrics import cohen_kappa_score, f1_score
 from statsmodels.stats.inter_rater import cohens_kappa
 
 from tests.command import TIRJUDGE
-from tests.tirjudge.cli.test_eval_inputs import array, command, figures, lines, records, refused
+from tests.tirjudge.cli.test_eval_inputs import array, figures, lines, records, refused
+from tests.tirjudge.judge_command import command
 from tests.tirjudge.judge_command import write_rows as write
 
 
@@ -207,8 +208,7 @@ def test_a_list_of_verdicts_has_samples_of_one_row(tmp_path: Path) -> None:
     rows = [{"id": n, "p": list("AAB" if n % 4 else "BBA"), "l": "A"} for n in range(200)]
     run = write(tmp_path / "run.jsonl", rows)
     words = ("--column", "prediction=p", "--column", "label=l", "--json")
-    done = command("score", run, *words)
-    assert done.exit_code == 0, done.output
+    done = command("score", run, *words, code=0)
     found = {one["protocol"]: one["figures"] for one in json.loads(done.stdout)}
     assert found["self-consistency"]["SC@3"] | {"low": 0, "high": 0} == {
         "value": 0.75, "low": 0, "high": 0, "n": 200
@@ -222,8 +222,7 @@ def test_a_list_of_verdicts_has_samples_of_one_row(tmp_path: Path) -> None:
     assert found["mean-score"]["mean-score@2"]["value"] == 0.5 + 0.5 * (2 > 1.5 + 0.5)
     assert found["mean-score"]["mean-score@2"]["n"] == 20
     run = write(tmp_path / "uneven.jsonl", [{"id": 1, "p": ["A", "B"], "q": ["A"]}] * 2)
-    done = command("score", run, "--column", "prediction=p", "--column", "prediction_swapped=q")
-    assert done.exit_code == 2
+    done = command("score", run, "--column", "prediction=p", "--column", "prediction_swapped=q", code=2)
     assert "uneven.jsonl:1: q has 1 samples, others differ" in done.stderr
 
 
@@ -244,8 +243,7 @@ def test_swapped_verdicts_that_name_places_are_refused(tmp_path: Path) -> None:
     rows = [{"p": "AB"[n % 2], "q": "AB"[(n % 2) ^ (n % 7 > 0)], "l": "A"} for n in range(70)]
     run = write(tmp_path / "run.jsonl", rows)
     words = ("--column", "prediction=p", "--column", "label=l")
-    done = command("score", run, *words, "--column", "prediction_swapped=q")
-    assert done.exit_code == 2
+    done = command("score", run, *words, "--column", "prediction_swapped=q", code=2)
     assert "86% of the verdicts name another response in the other order" in done.stderr
     assert "give them as place_swapped" in done.stderr
     done = command("score", run, *words, "--column", "place_swapped=q", "--protocol", "position")
@@ -261,8 +259,7 @@ def test_sections_that_differ_in_case_or_spaces_are_named(tmp_path: Path) -> Non
     rows = [{"id": n, "p": "A", "l": "A", "section": names[n % 3]} for n in range(30)]
     run = write(tmp_path / "run.jsonl", rows)
     words = ("--column", "prediction=p", "--column", "label=l", "--column", "domain=section")
-    done = command("score", run, *words)
-    assert done.exit_code == 0
+    done = command("score", run, *words, code=0)
     assert "sections that differ only in case or spaces: 'Math ', 'math'" in done.stderr
 
 
@@ -277,8 +274,7 @@ def test_an_empty_score_is_no_verdict(tmp_path: Path) -> None:
 def test_a_value_with_two_meanings_is_refused(tmp_path: Path) -> None:
     run = write(tmp_path / "run.jsonl", [{"p": "1", "l": "1"}])
     words = ("--column", "prediction=p", "--column", "label=l", "--labels", "1=A,1=B")
-    done = command("score", run, *words)
-    assert done.exit_code == 2
+    done = command("score", run, *words, code=2)
     assert "--labels gives '1' two meanings, 'A' and 'B'" in done.stderr
 
 
@@ -286,8 +282,7 @@ def test_the_files_of_two_judges_are_sent_to_compare(tmp_path: Path) -> None:
     rows = [{"id": n, "p": "AB"[n % 2], "l": "A"} for n in range(30)]
     first, second = (write(tmp_path / name, rows) for name in ("a judge.jsonl", "b.jsonl"))
     words = ("--column", "prediction=p", "--column", "label=l")
-    done = command("score", first, second, *words)
-    assert done.exit_code == 2
+    done = command("score", first, second, *words, code=2)
     advice = f"tirjudge compare '{first}' {second}"
     assert advice in done.stderr
     assert "--duplicates" not in done.stderr

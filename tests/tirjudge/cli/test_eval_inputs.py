@@ -12,8 +12,9 @@ from typing import Any
 import pytest
 
 from tests.tirjudge.benchmark_data import benchmark_file
-from tests.tirjudge.cli.test_eval import command, judgebench_row
+from tests.tirjudge.cli.test_eval import judgebench_row
 from tests.tirjudge.cli.test_eval import write as lines
+from tests.tirjudge.judge_command import command
 
 O1_MINI = "judgebench/judge-arena-hard-o1-mini.jsonl"
 ARMORM = "rmb/armorm-pairwise-helpfulness.json"
@@ -25,8 +26,7 @@ OPPOSITE = {"A>B": "B>A", "B>A": "A>B"}
 
 
 def records(*arguments: object) -> list[dict[str, Any]]:
-    done = command(*arguments, "--json")
-    assert done.exit_code == 0, done.output
+    done = command(*arguments, "--json", code=0)
     read: list[dict[str, Any]] = json.loads(done.stdout)
     return read
 
@@ -227,8 +227,7 @@ def test_totals_of_rounded_parts_do_not_contradict_them(tmp_path: Path) -> None:
 def test_rows_that_are_not_those_of_the_benchmark_are_not_comparable(tmp_path: Path) -> None:
     rows = stored(O1_MINI)
     fewer = lines(tmp_path / "fewer.jsonl", rows[:270])
-    done = command("score", fewer, "--protocol", "net-vote", "--full")
-    assert done.exit_code == 0, done.output
+    done = command("score", fewer, "--protocol", "net-vote", "--full", code=0)
     assert "270 of 350 rows: not comparable with the figures published on judgebench" in done.stdout
     assert "difference" not in done.stdout
     others = lines(tmp_path / "others.jsonl", [*rows[:349], rows[349] | {"pair_id": "mine"}])
@@ -250,8 +249,7 @@ def test_the_benchmarks_own_rows_are_comparable(name: str, protocol: str) -> Non
 def test_a_protocol_that_does_not_fit_leaves_the_others_comparable() -> None:
     """It stops at the first row, and the rows that the other protocol read are those of the benchmark."""
     protocols = ("--protocol", "net-vote", "--protocol", "rm-bench", "--full")
-    done = command("score", benchmark_file(O1_MINI), *protocols)
-    assert done.exit_code == 1
+    done = command("score", benchmark_file(O1_MINI), *protocols, code=1)
     assert "tirjudge score: rm-bench: " in done.stderr
     assert "of 350 rows" not in done.stdout
     assert "published under net-vote" in done.stdout

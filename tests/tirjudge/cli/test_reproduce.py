@@ -12,10 +12,9 @@ from typing import Any
 
 import pytest
 from click.testing import Result
-from typer.testing import CliRunner
 
+from tests.tirjudge.judge_command import command
 from tests.tirjudge.judged_files import FAST, asking, edit, judge_to, programs
-from tirjudge.cli import app
 from tirjudge.judging.reproduction import WeakIsolation, recorded_programs, reproductions
 from tirjudge_environments import Context
 from tirjudge_sandbox import Execution, Isolation, Limits, Program, Sandbox, open_sandbox
@@ -29,8 +28,8 @@ SOURCES = {
 }
 
 
-def reproduce(*arguments: object) -> Result:
-    return CliRunner().invoke(app, ["reproduce", *map(str, arguments), *FAST])
+def reproduce(*arguments: object, code: int | None = None) -> Result:
+    return command("reproduce", *arguments, *FAST, code=code)
 
 
 def record(*arguments: object) -> dict[str, Any]:
@@ -68,8 +67,7 @@ def judged(original: Path, tmp_path: Path) -> Path:
 
 
 def test_what_the_judge_ran_is_what_runs_again(judged: Path) -> None:
-    table = reproduce(judged)
-    assert table.exit_code == 0, table.output
+    table = reproduce(judged, code=0)
     assert [line.split() for line in table.stdout.splitlines()] == [
         ["programs", "11"], ["same", "11"], ["different", "0"], ["nondeterministic", "0"], ["failed", "0"],
         ["verdicts", "read", "again", "9"], ["verdict", "changed", "0"],
@@ -127,8 +125,7 @@ def test_tampering_is_found(judged: Path) -> None:
 def test_a_file_without_programs_has_its_verdicts_read_again(tmp_path: Path) -> None:
     rows = [{"id": "x", "prompt": "p", "responses": ["a", "b"]}]
     path = judge_to(tmp_path / "out.jsonl", rows, lambda _: "<preference>A</preference>")
-    run = reproduce(path)
-    assert run.exit_code == 0
+    run = reproduce(path, code=0)
     assert "has no program that was run: only its verdicts are read again" in run.stderr
     edit(path, lambda rows: rows[0]["views"][0]["segments"][0].update(text="no idea") and None)
     assert reproduce(path).exit_code == 1
@@ -141,8 +138,7 @@ def test_a_confidence_that_nobody_voted_for_is_found(tmp_path: Path) -> None:
     path = judge_to(tmp_path / "out.jsonl", rows, lambda _: "<preference>A</preference>", **options)
     assert reproduce(path).exit_code == 0
     edit(path, lambda rows: rows[0]["confidence"].update(value=0.5) and None)
-    changed = reproduce(path)
-    assert changed.exit_code == 1
+    changed = reproduce(path, code=1)
     assert "the file says vote-share 0.5, and its views together say 0.0" in changed.stdout
 
 
@@ -205,8 +201,7 @@ def test_programs_run_under_the_limits_of_the_options(tmp_path: Path) -> None:
     assert json.loads(path.read_text())["verdict"] == "B"
     assert record(path, "--program-limit", "memory_bytes=1e9")["same"] == 1
     (tmp_path / "out.jsonl.settings.json").write_text(json.dumps({"settings": {"program_limits": given}}))
-    run = reproduce(path)
-    assert run.exit_code == 1
+    run = reproduce(path, code=1)
     assert "these programs ran with --program-limit memory_bytes=1000000000.0" in run.stderr
 
 

@@ -6,20 +6,22 @@ import re
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner, Result
+from typer.testing import Result
 
 from tests.tirjudge.endpoint_server import EndpointServer, chat, failure
-from tests.tirjudge.judge_command import judge, pairs, through, write_rows
-from tirjudge.cli import app, run_display
+from tests.tirjudge.judge_command import command, judge, pairs, through, write_rows
+from tirjudge.cli import run_display
 from tirjudge.generation.endpoint import http
 
 VERDICT = chat("<preference>A</preference>")
 
 
-def run_here(folder: Path, monkeypatch: pytest.MonkeyPatch, *arguments: str) -> Result:
+def run_here(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, *arguments: str, code: int | None = None
+) -> Result:
     """Run in this process, whose intervals a test can shorten; standard error is no terminal."""
     monkeypatch.chdir(folder)
-    return CliRunner().invoke(app, ["judge", "rows.jsonl", "--no-tools", "--order", "given", *arguments])
+    return command("judge", "rows.jsonl", "--no-tools", "--order", "given", *arguments, code=code)
 
 
 def test_the_first_retry_is_reported_at_once_and_the_summary_counts_them(
@@ -47,8 +49,7 @@ def test_an_endpoint_that_hangs_is_seen_while_it_hangs(
     monkeypatch.setattr(http, "FIRST_PAUSE", 0.01)
     write_rows(tmp_path / "rows.jsonl", pairs(1))
     endpoint.delay = 60.0
-    run = run_here(tmp_path, monkeypatch, *through(endpoint), "--timeout", "1", "--retries", "1")
-    assert run.exit_code == 1
+    run = run_here(tmp_path, monkeypatch, *through(endpoint), "--timeout", "1", "--retries", "1", code=1)
     ticks = [line for line in run.stderr.splitlines() if line.startswith("0 of 1 row,")]
     assert any("1 unanswered, the first for" in line for line in ticks), ticks
     assert any("1 retry (timed out: no answer within 1 s)" in line for line in ticks)
@@ -68,8 +69,7 @@ def test_piped_progress_shows_accuracy_failures_and_cost_so_far(
         failure(422, "no") if "refuse" in body["messages"][0]["content"] else VERDICT
     )
     prices = ("--price-in", "1000", "--price-out", "1000", "--concurrency", "1")
-    run = run_here(tmp_path, monkeypatch, *through(endpoint), *prices)
-    assert run.exit_code == 1
+    run = run_here(tmp_path, monkeypatch, *through(endpoint), *prices, code=1)
     ticks = [line for line in run.stderr.splitlines() if re.match(r"\d of 9 rows", line)]
     assert any(re.search(r"50\.0% right of [2468], cost 0\.0\d+", line) for line in ticks), ticks
     assert "cost      0.0800 for 56 tokens read, 24 written" in run.stdout
@@ -81,8 +81,7 @@ def test_an_endpoint_that_is_down_is_one_line_and_not_one_for_each_row(
     monkeypatch.setattr(http, "FIRST_PAUSE", 0.01)
     write_rows(tmp_path / "rows.jsonl", pairs(12))
     nobody = ("--model", "any", "--base-url", "http://127.0.0.1:9/v1", "--retries", "0")
-    run = run_here(tmp_path, monkeypatch, *nobody)
-    assert run.exit_code == 1
+    run = run_here(tmp_path, monkeypatch, *nobody, code=1)
     said = [line for line in run.stderr.splitlines() if line.startswith("rows.jsonl:")]
     assert len(said) == 2
     assert said[1].endswith(
@@ -99,8 +98,7 @@ def test_rows_that_no_program_decided_have_no_winner_where_only_decided_rows_cou
     write_rows(tmp_path / "rows.jsonl", [{"prompt": f"p{n}", "left": "x", "right": "y"} for n in range(4)])
     endpoint.script = lambda body: chat("<preference>A</preference>")
     words = ("--column", "responses=left,right", "--tools", *through(endpoint))
-    run = run_here(tmp_path, monkeypatch, *words, "--undecided", "tie", "--min-win-rate", "left=0.5")
-    assert run.exit_code == 1
+    run = run_here(tmp_path, monkeypatch, *words, "--undecided", "tie", "--min-win-rate", "left=0.5", code=1)
     assert "\nwinner" not in run.stdout
     assert "no program decided a row, and --min-win-rate is left=0.5" in run.stderr
     run = run_here(tmp_path, monkeypatch, *words, "--output", "guessed.jsonl")

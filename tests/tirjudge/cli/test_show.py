@@ -10,12 +10,11 @@ from pathlib import Path
 
 import pytest
 from click.testing import Result
-from typer.testing import CliRunner
 
 from tests.rows import every
 from tests.served_command import TIRJUDGE
+from tests.tirjudge.judge_command import command
 from tests.tirjudge.judged_files import asking, judge_to
-from tirjudge.cli import app
 from tirjudge.storage.result_file import settings_path
 from tirjudge_environments import Context
 
@@ -23,8 +22,8 @@ HOSTILE = "\x1b[2J\x1b]0;title\x07 \x9b31m \u202e \r [red]b[/red]"
 LONGER = "print('longer:', 'A' if len(response_a) > len(response_b) else 'B')"
 
 
-def show(*arguments: object) -> Result:
-    return CliRunner().invoke(app, ["show", *map(str, arguments)], env={"COLUMNS": "120"})
+def show(*arguments: object, code: int | None = None) -> Result:
+    return command("show", *arguments, code=code, COLUMNS="120")
 
 
 def believing(output: str) -> str:
@@ -49,8 +48,7 @@ def judged(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_a_row_shows_responses_dialogues_programs_outputs_and_reward(judged: Path) -> None:
-    run = show(judged, "right")
-    assert run.exit_code == 0, run.output
+    run = show(judged, "right", code=0)
     lines = [line.rstrip() for line in run.stdout.splitlines()]
     assert lines[0].startswith("row right: A 2/2, the label is A: right")
     (headings,) = (line for line in lines if line.startswith("response A"))
@@ -76,8 +74,7 @@ def test_letters_of_a_reversed_order_are_mapped_back(judged: Path) -> None:
 
 def test_rows_are_selected(judged: Path, tmp_path: Path) -> None:
     def ids(*arguments: object) -> list[str]:
-        run = show(judged, "--json", *arguments)
-        assert run.exit_code == 0, run.output
+        run = show(judged, "--json", *arguments, code=0)
         return sorted(json.loads(line)["id"] for line in run.stdout.splitlines())
 
     everything = ["hostile\x1b[2J", "right", "wrong"]
@@ -140,8 +137,7 @@ def test_the_line_of_a_row_has_the_check_and_the_counts_of_both_responses(tmp_pa
 
 @pytest.mark.parametrize("arguments", [(), ("--limit", "3"), ("--json",)])
 def test_hostile_text_reaches_no_terminal(judged: Path, arguments: tuple[str, ...]) -> None:
-    run = show(judged, *arguments)
-    assert run.exit_code == 0, run.output
+    run = show(judged, *arguments, code=0)
     text = run.stdout
     assert "2J" in text
     assert {mark for mark in text if unicodedata.category(mark) in ("Cc", "Cf", "Cs")} == {"\n"}

@@ -17,7 +17,8 @@ from scipy.stats import norm
 
 from tests.rows import every
 from tests.tirjudge.benchmark_data import benchmark_file
-from tests.tirjudge.cli.test_eval import command, write
+from tests.tirjudge.cli.test_eval import write
+from tests.tirjudge.judge_command import command
 from tests.tirjudge.judged_pairs import OUTCOMES, pair
 from tirjudge.evaluation.benchmarks.rewardbench import SECTIONS
 from tirjudge.evaluation.judged_rows import JudgedRow, SummaryId, Unscorable, Vote
@@ -175,8 +176,7 @@ def test_summaries_are_compared_unpaired(tmp_path: Path) -> None:
     first = rewardbench_summary(tmp_path / "first.json")
     second = rewardbench_summary(tmp_path / "second.json", **{"math-prm": 380 / 447, "donotanswer": 1.0})
     compared = ("compare", first, second, "--protocol", "rewardbench")
-    done = command(*compared, "--full")
-    assert done.exit_code == 0, done.output
+    done = command(*compared, "--full", code=0)
     assert "compared unpaired, as independent samples: a summary has no rows" in done.stdout
     assert "McNemar" not in done.stdout
     assert "compared in pairs" not in done.stdout
@@ -197,8 +197,7 @@ def test_summaries_are_compared_unpaired(tmp_path: Path) -> None:
 
 def test_a_published_summary_differs_from_itself_by_nothing_that_is_certain() -> None:
     path = benchmark_file("rm-r1/deepseek-distilled-qwen-32b/rewardbench-subsets.json")
-    done = command("compare", path, path, "--protocol", "rewardbench", "--full")
-    assert done.exit_code == 0, done.output
+    done = command("compare", path, path, "--protocol", "rewardbench", "--full", code=0)
     line = next(line for line in done.stdout.splitlines() if "mean of sections" in line)
     assert "+0.00" in line
     assert "+0.00 to +0.00" not in line
@@ -206,8 +205,7 @@ def test_a_published_summary_differs_from_itself_by_nothing_that_is_certain() ->
 
 def test_rates_without_rows_have_no_interval_of_their_difference() -> None:
     path = benchmark_file("rm-r1/deepseek-distilled-qwen-32b/rm-bench.json")
-    done = command("compare", path, path, "--full")
-    assert done.exit_code == 0, done.output
+    done = command("compare", path, path, "--full", code=0)
     assert " to " not in next(line for line in done.stdout.splitlines() if "mean of domains" in line)
     assert "bootstrap" not in done.stdout
 
@@ -224,8 +222,7 @@ def annotations(count: int, seed: int, **fields: object) -> list[dict[str, Any]]
 
 def win_rates(tmp_path: Path, first: Path, second: Path) -> tuple[dict[str, Any], str]:
     words = ("compare", first, second, "--protocol", "win-rate")
-    done = command(*words, "--full")
-    assert done.exit_code == 0, done.output
+    done = command(*words, "--full", code=0)
     (record,) = json.loads(command(*words, "--json").stdout)
     return record, done.stdout
 
@@ -278,8 +275,7 @@ def test_alpaca_eval_files_of_several_models_are_paired_by_model(tmp_path: Path)
 
 def test_the_same_instruction_twice_is_not_two_rows(tmp_path: Path) -> None:
     run = write(tmp_path / "run.jsonl", [annotation(1, 1.2), annotation(1, 1.4)])
-    done = command("score", run)
-    assert done.exit_code == 2
+    done = command("score", run, code=2)
     assert "two rows have the id 'Instruction 1 #" in done.stderr
 
 

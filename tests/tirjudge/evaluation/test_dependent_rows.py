@@ -17,7 +17,8 @@ from statsmodels.stats.inter_rater import cohens_kappa
 from benchmarks import coverage
 from benchmarks.coverage.rows import equal_cases
 from tests.rows import every
-from tests.tirjudge.cli.test_eval import command, write
+from tests.tirjudge.cli.test_eval import write
+from tests.tirjudge.judge_command import command
 from tests.tirjudge.judged_pairs import pair, sampled
 from tirjudge.evaluation.judged_rows import JudgedRow
 from tirjudge.evaluation.judges import judges_agreement
@@ -78,8 +79,7 @@ def test_rows_of_one_prompt_are_not_independent(tmp_path: Path) -> None:
         for n in range(10)
     ]
     run = write(tmp_path / "run.jsonl", rows)
-    done = command("score", run, *COLUMNS, "--protocol", "tir")
-    assert done.exit_code == 0, done.output
+    done = command("score", run, *COLUMNS, "--protocol", "tir", code=0)
     assert "accuracy 75.00 % [" in done.stdout
     assert "n = 400 in 40 clusters" in done.stdout
     (record,) = json.loads(command("score", run, *COLUMNS, "--protocol", "tir", "--json").stdout)
@@ -113,8 +113,7 @@ def test_a_column_names_what_rows_have_in_common(tmp_path: Path) -> None:
     run = write(tmp_path / "run.jsonl", rows)
     assert "in " not in command("score", run, *COLUMNS, "--protocol", "tir").stdout.partition("n = 50")[2][:4]
     assert "n = 50 in 5 clusters" in command("score", run, *COLUMNS, "--cluster", "user").stdout
-    done = command("score", run, *COLUMNS, "--cluster", "team")
-    assert done.exit_code == 2
+    done = command("score", run, *COLUMNS, "--cluster", "team", code=2)
     assert "run.jsonl:1: no value in the column 'team' of --cluster" in done.stderr
 
 
@@ -188,8 +187,7 @@ def test_calibration_takes_clusters_as_units(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_an_id_that_occurs_again_after_many_rows_is_found(tmp_path: Path) -> None:
     rows = [{"id": n, "p": "A", "l": "A"} for n in (*range(25_000), 3)]
-    done = command("score", write(tmp_path / "run.jsonl", rows), *COLUMNS)
-    assert done.exit_code == 2
+    done = command("score", write(tmp_path / "run.jsonl", rows), *COLUMNS, code=2)
     assert "run.jsonl:25001: two rows have the id '3'" in done.stderr
 
 
@@ -226,8 +224,7 @@ def test_intervals_cover_and_tests_keep_their_level(only: str, cases: list[cover
 def test_few_rows_of_a_class_give_no_interval_and_say_so(tmp_path: Path) -> None:
     rows = [{"p": "AB"[n % 3 == 0], "l": "AB"[n % 4 == 0]} for n in range(30)]
     run = write(tmp_path / "run.jsonl", rows)
-    done = command("score", run, *COLUMNS, "--protocol", "three-class", "--full")
-    assert done.exit_code == 0, done.output
+    done = command("score", run, *COLUMNS, "--protocol", "three-class", "--full", code=0)
     figures = "precision, recall, F1, F1 of A, F1 of B"
     assert f"no interval of {figures}: a class has fewer than 20 rows" in " ".join(done.stdout.split())
 
@@ -238,13 +235,11 @@ def test_one_label_too_many_is_refused(tmp_path: Path, joined: str) -> None:
     verdicts = write(tmp_path / "run.jsonl", [{"p": "AB"[n % 2]} for n in range(100)])
     labels = write(tmp_path / "labels.jsonl", [{"label": "A"}, *({"label": "AB"[n % 2]} for n in range(100))])
     place = ("--column", "label=label") if joined == "--labels" else ()
-    done = command("score", verdicts, "--column", "prediction=p", *place, joined, labels)
-    assert done.exit_code == 2
+    done = command("score", verdicts, "--column", "prediction=p", *place, joined, labels, code=2)
     assert "labels.jsonl has 101 labels and " in done.stderr
     assert " has 100 rows" in done.stderr
     labels.write_text("".join(labels.read_text().splitlines(keepends=True)[:50]))
-    done = command("score", verdicts, "--column", "prediction=p", *place, joined, labels)
-    assert done.exit_code == 2
+    done = command("score", verdicts, "--column", "prediction=p", *place, joined, labels, code=2)
 
 
 OURS: dict[str, Any] = {
@@ -264,23 +259,19 @@ def judged(id: str, *choices: int, **more: Any) -> dict[str, Any]:
 
 def test_contradictory_rows_are_refused(tmp_path: Path) -> None:
     path = write(tmp_path / "run.jsonl", [judged("a", 0, model="x"), judged("b", 0, model="y")])
-    done = command("score", path)
-    assert done.exit_code == 2
+    done = command("score", path, code=2)
     assert "run.jsonl:2: a verdict of 'y' among those of 'x'" in done.stderr
-    done = command("score", write(path, [judged("a", 0, 1)]))
-    assert done.exit_code == 2
+    done = command("score", write(path, [judged("a", 0, 1)]), code=2)
     assert "two different verdicts on the same order and sample" in done.stderr
     path.write_text('{"p": "A", "label": "A", "label": "B"}\n')
-    done = command("score", path, "--column", "prediction=p", "--column", "label=label")
-    assert done.exit_code == 2
+    done = command("score", path, "--column", "prediction=p", "--column", "label=label", code=2)
     assert "two values of 'label' in one object" in done.stderr
 
 
 def test_swapped_verdicts_that_name_responses_are_refused(tmp_path: Path) -> None:
     """A perfect judge's: read as places they would be 0 % consistent."""
     first = write(tmp_path / "first.jsonl", [{"p": "AB"[n % 2], "l": "AB"[n % 2]} for n in range(40)])
-    done = command("score", first, *COLUMNS, "--swapped", first)
-    assert done.exit_code == 2
+    done = command("score", first, *COLUMNS, "--swapped", first, code=2)
     assert "give them as prediction_swapped" in done.stderr
     places = write(tmp_path / "places.jsonl", [{"p": "BA"[n % 2], "l": "AB"[n % 2]} for n in range(40)])
     assert "accuracy 100.00 %" in command("score", first, *COLUMNS, "--swapped", places).stdout

@@ -14,7 +14,7 @@ from scipy.stats import binomtest, t
 
 from tests.rows import every
 from tests.tirjudge.benchmark_data import benchmark_file
-from tests.tirjudge.cli.test_eval import command
+from tests.tirjudge.judge_command import command
 from tests.tirjudge.judged_pairs import pair, random_pairs, sampled
 from tirjudge.evaluation.judged_rows import Cost, JudgedRow, MatchedReasons, Preference, ScoringProtocol, Vote
 from tirjudge.evaluation.protocols import all_protocols, open_protocol
@@ -348,8 +348,7 @@ def test_every_printed_number_has_its_n(tmp_path: Path) -> None:
     """F1 and kappa over PandaLM's 999 rows, and the rates of a summary, which states no n."""
     verdicts, labels = (benchmark_file(f"pandalm/{name}testset-v1.json") for name in ("pandalm-7b-", ""))
     scored = ("score", verdicts, "--labels", labels, "--protocol", "three-class")
-    done = command(*scored, "--full")
-    assert done.exit_code == 0, done.output
+    done = command(*scored, "--full", code=0)
     (record,) = json.loads(command(*scored, "--json").stdout)
     sizes = {name: one["n"] for name, one in record["figures"].items()}
     of_class = {"precision of tie": 107, "recall of tie": 105}

@@ -19,7 +19,8 @@ from sklearn.metrics import brier_score_loss
 from statsmodels.stats.multitest import multipletests
 
 from tests.tirjudge.benchmark_data import benchmark_file
-from tests.tirjudge.cli.test_calibrate import calibration, command
+from tests.tirjudge.cli.test_calibrate import calibration
+from tests.tirjudge.judge_command import command
 from tirjudge.evaluation.calibration import CalibratedRow
 from tirjudge.evaluation.prediction_powered import corrected
 from tirjudge.evaluation.significance import below, false_discoveries, holm

@@ -16,8 +16,8 @@ from statsmodels.stats.inter_rater import aggregate_raters, fleiss_kappa
 from statsmodels.stats.proportion import proportion_confint
 
 from tests.tirjudge.benchmark_data import benchmark_file
-from tests.tirjudge.cli.test_calibrate import calibration, command
-from tests.tirjudge.judge_command import write_rows
+from tests.tirjudge.cli.test_calibrate import calibration
+from tests.tirjudge.judge_command import command, write_rows
 from tirjudge.evaluation.judged_rows import JudgedRow, Vote
 from tirjudge.evaluation.protocols import open_protocol
 from tirjudge.evaluation.raters import ranked
@@ -31,8 +31,7 @@ ARMORM = "rmb/armorm-pairwise-helpfulness.json"
 
 
 def figures(*arguments: object, protocol: str = "ratings") -> dict[str, Any]:
-    done = command("score", *arguments, "--json")
-    assert done.exit_code == 0, done.output
+    done = command("score", *arguments, "--json", code=0)
     found: dict[str, Any] = next(one for one in json.loads(done.stdout) if one["protocol"] == protocol)
     return {name: one["value"] for name, one in found["figures"].items()} | {"full": found["figures"]}
 
@@ -201,8 +200,7 @@ def test_the_scores_of_pairs_give_the_published_accuracy() -> None:
     rows = json.loads(benchmark_file(ARMORM).read_text())
     right = sum(row["is_correct"] for row in rows) / len(rows)
     assert round(100 * right, 3) == 79.505
-    done = command("score", benchmark_file(ARMORM), *words, "--json")
-    assert done.exit_code == 2
+    done = command("score", benchmark_file(ARMORM), *words, "--json", code=2)
     assert "no column 'place' (named as label)" in done.stderr
 
 

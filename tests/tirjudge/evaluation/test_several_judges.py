@@ -14,8 +14,7 @@ from statsmodels.stats.multitest import multipletests
 from statsmodels.stats.power import TTestPower
 
 from tests.tirjudge.benchmark_data import benchmark_file
-from tests.tirjudge.cli.test_calibrate import command
-from tests.tirjudge.judge_command import write_rows
+from tests.tirjudge.judge_command import command, write_rows
 from tirjudge.evaluation.significance import mcnemar
 from tirjudge.evaluation.stored_outputs.reading import open_replay
 from tirjudge.statistics.differences import detectable_difference
@@ -46,8 +45,7 @@ def published(folder: Path) -> dict[str, Path]:
 
 
 def records(*arguments: object) -> list[dict[str, Any]]:
-    done = command("compare", *arguments, "--json")
-    assert done.exit_code == 0, done.output
+    done = command("compare", *arguments, "--json", code=0)
     found: list[dict[str, Any]] = json.loads(done.stdout)
     return found
 

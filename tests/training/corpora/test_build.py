@@ -15,12 +15,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner, Result
+from typer.testing import Result
 
 from tests.tirjudge.endpoint_server import EndpointServer, serving
+from tests.tirjudge.judge_command import command
 from tests.training.hub import Hub
 from tests.training.table6 import SOURCES, TABLE_6, TOTAL, answer, fill, question
-from tirjudge.cli import app
 from tirjudge.data.rows import Row
 from tirjudge.data.sources import MIRROR, open_rows
 from tirjudge.judging.meta_judge import AskedModel
@@ -55,8 +55,8 @@ def server() -> Iterator[EndpointServer]:
         yield state
 
 
-def tirjudge(*words: object) -> Result:
-    return CliRunner().invoke(app, ["data", *map(str, words)])
+def tirjudge(*words: object, code: int | None = None) -> Result:
+    return command("data", *words, code=code)
 
 
 def rows(folder: Path) -> list[Row]:
@@ -65,9 +65,11 @@ def rows(folder: Path) -> list[Row]:
     return [row for row in found if isinstance(row, Row)]
 
 
-def build(folder: Path, *words: object, without: tuple[str, ...] | list[str] = ()) -> Result:
+def build(
+    folder: Path, *words: object, without: tuple[str, ...] | list[str] = (), code: int | None = None
+) -> Result:
     left = [word for name in without for word in ("--without", name)]
-    return tirjudge("build", "tir", "--output", folder, "--against", "-", *left, *words)
+    return tirjudge("build", "tir", "--output", folder, "--against", "-", *left, *words, code=code)
 
 
 def test_the_mixture_is_table_6() -> None:
@@ -91,11 +93,11 @@ def test_all_of_table_6_is_built_and_can_be_trained_on(
     against.write_text(json.dumps({"prompt": f"Tell me. {planted}"}) + "\n")
     generators = [word for model in ("good", "bad") for word in ("--generator", f"{model}@{server.url}")]
     folder = tmp_path / "tir"
-    result = tirjudge(
+    tirjudge(
         *("build", "tir", "--output", folder, "--scale", SCALE, "--set", "sampling.window=8"),
         *(*generators, "--against", against),
+        code=0,
     )
-    assert result.exit_code == 0, result.output
     found = rows(folder)
     made = Counter((row.fields["source"], row.fields["format"]) for row in found)
     for name, (domain, *counts, _) in TABLE_6.items():
@@ -220,14 +222,12 @@ def test_a_finished_corpus_is_not_built_again_nor_mixed_with_another(hub: Hub, t
     before = {path: path.stat().st_mtime_ns for path in (tmp_path / "a" / "data").iterdir()}
     assert build(tmp_path / "a", *words, without=OTHERS).exit_code == 0
     assert before == {path: path.stat().st_mtime_ns for path in (tmp_path / "a" / "data").iterdir()}
-    other = build(tmp_path / "a", "--scale", 0.02, without=OTHERS)
-    assert other.exit_code == 2
+    other = build(tmp_path / "a", "--scale", 0.02, without=OTHERS, code=2)
     assert "other settings (scale was" in other.output
 
 
 def test_fewer_rows_than_wanted_are_kept_and_reported(hub: Hub, tmp_path: Path) -> None:
-    result = build(tmp_path / "a", "--scale", 1, without=[n for n in SOURCES if n != "safe-rlhf"])
-    assert result.exit_code == 1
+    result = build(tmp_path / "a", "--scale", 1, without=[n for n in SOURCES if n != "safe-rlhf"], code=1)
     found = rows(tmp_path / "a")
     assert f"safe-rlhf: {len(found)} of 1,000 rows: the source has no more that fit" in result.output
     assert 0 < len(found) < 1000
@@ -249,8 +249,7 @@ def test_a_missing_split_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyP
     dataset, _, row = SOURCES["safe-rlhf"]
     Hub(tmp_path).add(dataset, {("default", "test"): [row(0)]})
     monkeypatch.setenv(MIRROR, str(tmp_path))
-    result = build(tmp_path / "out", without=[name for name in SOURCES if name != "safe-rlhf"])
-    assert result.exit_code == 3
+    result = build(tmp_path / "out", without=[name for name in SOURCES if name != "safe-rlhf"], code=3)
     message = result.output.splitlines()[-1]
     assert message.startswith("tirjudge data: PKU-Alignment/PKU-SafeRLHF (default, train) cannot be read: ")
     assert not (tmp_path / "out" / "data").exists()
@@ -272,22 +271,19 @@ def test_a_changed_schema_is_reported_with_row_and_column(
     only = {name: value for name, value in (row(0) | changed).items() if value is not None}
     Hub(tmp_path).add(dataset, {part: [only]})
     monkeypatch.setenv(MIRROR, str(tmp_path))
-    result = build(tmp_path / "out", without=[name for name in SOURCES if name != source])
-    assert result.exit_code == 3
+    result = build(tmp_path / "out", without=[name for name in SOURCES if name != source], code=3)
     assert named in result.output
 
 
 def test_missing_generators_are_reported_before_anything_is_read(tmp_path: Path) -> None:
-    result = build(tmp_path / "out")
-    assert result.exit_code == 2
+    result = build(tmp_path / "out", code=2)
     assert "source tulu-3 needs sampled answers: name models with --generator MODEL@URL" in result.output
     assert not (tmp_path / "out").exists()
 
 
 @pytest.mark.parametrize("url", ["localhost:8000/v1", "http://user:password@host/v1"])
 def test_a_bad_address_of_a_generator_is_reported_before_anything_is_stored(tmp_path: Path, url: str) -> None:
-    result = build(tmp_path / "out", "--generator", f"m@{url}")
-    assert result.exit_code == 2
+    result = build(tmp_path / "out", "--generator", f"m@{url}", code=2)
     assert "generators: the base URL must be http(s)://host" in result.output
     assert "password" not in result.output
     assert not (tmp_path / "out").exists()
@@ -295,15 +291,13 @@ def test_a_bad_address_of_a_generator_is_reported_before_anything_is_stored(tmp_
 
 def test_inspect_counts_rows_and_lists_faults(hub: Hub, tmp_path: Path) -> None:
     assert build(tmp_path / "a", "--scale", 0.01, without=OTHERS).exit_code == 0
-    shown = tirjudge("inspect", tmp_path / "a")
-    assert shown.exit_code == 0
+    shown = tirjudge("inspect", tmp_path / "a", code=0)
     assert re.search("safe-rlhf +5 +5 +0 +10\n", shown.output)
     assert "domains: helpfulness 40, code 40, safety 10" in shown.output
     (tmp_path / "bad.jsonl").write_text('{"prompt": "p"}\n')
     assert re.search("total +0 +0 +0 +0\n", tirjudge("inspect", tmp_path / "bad.jsonl").output)
     (tmp_path / "bad.jsonl").write_text('{"prompt": "p", "responses": ["a"]}\n{"prompt": "p"}\n')
-    bad = tirjudge("inspect", tmp_path / "bad.jsonl")
-    assert bad.exit_code == 1
+    bad = tirjudge("inspect", tmp_path / "bad.jsonl", code=1)
     assert "1 rows cannot be read: no responses" in bad.output
 
 

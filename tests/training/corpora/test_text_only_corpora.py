@@ -9,11 +9,11 @@ from typing import Any
 
 import datasets
 import pytest
-from typer.testing import CliRunner, Result
+from typer.testing import Result
 
 from tests.tirjudge.endpoint_server import EndpointServer, chat
+from tests.tirjudge.judge_command import command
 from tests.training.hub import Hub
-from tirjudge.cli import app
 from tirjudge_training.corpora.sources.sampled_answers import NOISE
 from tirjudge_training.data.base import DataConfig, EnvironmentConfig
 from tirjudge_training.data.own_rows import RowData
@@ -42,9 +42,9 @@ def hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Hub:
     return Hub(tmp_path / "hub")
 
 
-def build(folder: Path, corpus: str, *words: str) -> Result:
-    command = ["data", "build", corpus, "--output", str(folder / corpus), "--against", "-"]
-    return CliRunner().invoke(app, [*command, *words])
+def build(folder: Path, corpus: str, *words: str, code: int | None = None) -> Result:
+    output = ("--output", folder / corpus, "--against", "-")
+    return command("data", "build", corpus, *output, *words, code=code)
 
 
 def tasks(folder: Path, corpus: str, judge: str) -> list[Any]:
@@ -79,8 +79,7 @@ def test_judgelm_100k_keeps_the_scores_of_gpt_4(hub: Hub, tmp_path: Path) -> Non
         ],
     )
     lines(hub.folder / "BAAI/JudgeLM-100K/judgelm_val_5k.jsonl", [{"question_id": 0, "text": "8 7"}])
-    done = build(tmp_path, "judgelrm")
-    assert done.exit_code == 0, done.output
+    build(tmp_path, "judgelrm", code=0)
     found = tasks(tmp_path, "judgelrm", "judgelrm-pair")
     assert {(task.prompt[0].content, task.gold["scores"], task.label) for task in found} == {
         ("q0?", (8.0, 3.0), 0),
@@ -118,8 +117,7 @@ def add_rm_r1(hub: Hub) -> None:
 def test_rm_r1_has_the_rows_of_its_table_5(hub: Hub, tmp_path: Path) -> None:
     """All of Skywork except `magpie_ultra`, the wanted number of code pairs, and every pair of steps."""
     add_rm_r1(hub)
-    done = build(tmp_path, "rm-r1", "--set", "sources.code-preference-pairs.pairwise=4")
-    assert done.exit_code == 0, done.output
+    build(tmp_path, "rm-r1", "--set", "sources.code-preference-pairs.pairwise=4", code=0)
     found = tasks(tmp_path, "rm-r1", "rm-r1")
     assert Counter(task.domain for task in found) == {"reasoning": 8 + 1 + 4 + 5, "chat": 4 + 3, "safety": 2}
     right = {(task.prompt[0].content, task.candidates[task.label]) for task in found}
@@ -168,8 +166,7 @@ def test_the_pairs_of_j1_are_written_by_a_generator(hub: Hub, server: EndpointSe
     server.script = generator
     wanted = ["--set", "sources.wild-chat.pairwise=7", "--set", "sources.math.pairwise=2"]
     wanted += ["--set", "sampling.samples=6", "--generator", f"m@{server.url}"]
-    done = build(tmp_path, "j1", *wanted)
-    assert done.exit_code == 1, done.output
+    done = build(tmp_path, "j1", *wanted, code=1)
     assert "wild-chat" in done.stderr, "only six of seven prompts get a noisy instruction"
     found = tasks(tmp_path, "j1", "j1-pav")
     chats = [task for task in found if task.domain == "chat"]
@@ -218,8 +215,7 @@ def test_remarks_of_helpsteer3_become_checklists(hub: Hub, server: EndpointServe
     ]
     hub.add("nvidia/HelpSteer3", {("preference", "train"): rows})
     server.script = decomposition
-    done = build(tmp_path, "rationale", "--generator", f"m@{server.url}")
-    assert done.exit_code == 0, done.output
+    build(tmp_path, "rationale", "--generator", f"m@{server.url}", code=0)
     found = {task.prompt[0].content: task for task in tasks(tmp_path, "rationale", "rationale")}
     checklist = tuple(f"Response 1 lacks part {n}" for n in range(1, 4))
     assert {name: (task.label, dict(task.gold)) for name, task in found.items()} == {

@@ -42,11 +42,13 @@ def lucky(body: dict[str, Any]) -> dict[str, Any]:
     return chat("The first.\n<preference>A</preference>" if pair else "Fine.\n<score>7</score>")
 
 
-def distill(folder: Path, url: str, *words: str, model: str = MODEL, **more: object) -> Result:
+def distill(
+    folder: Path, url: str, *words: str, model: str = MODEL, code: int | None = None, **more: object
+) -> Result:
     settings = {**inputs(), **SMALL, **more}
     settings = [word for key, value in settings.items() for word in ("--set", f"{key}={value}")]
     teacher = ("--distill", "--teacher", "gemini", "--teacher-base-url", url, "--model", model)
-    return train("--recipe", MINI, "--output", str(folder), *teacher, *settings, *words)
+    return train("--recipe", MINI, "--output", str(folder), *teacher, *settings, *words, code=code)
 
 
 @pytest.mark.slow
@@ -55,8 +57,7 @@ def test_a_teachers_dialogues_become_a_trained_judge(
 ) -> None:
     """All stages leave their files, the teacher is asked once, and its key is stored nowhere."""
     monkeypatch.setenv("TIRJUDGE_TEACHER_API_KEY", "secret-key")
-    done = distill(tmp_path, server.url)
-    assert done.exit_code == 0, done.stderr
+    done = distill(tmp_path, server.url, code=0)
     assert done.stdout.strip() == str(tmp_path / "select" / "model")
     assert server.asked[0].headers["authorization"] == "Bearer secret-key"
     stages = [word for line in done.stderr.splitlines() if (word := line.split()[1]).endswith(":")]
@@ -73,8 +74,9 @@ def test_a_teachers_dialogues_become_a_trained_judge(
     assert "secret-key" not in done.stderr
 
     server.asked.clear()
-    again = distill(tmp_path, "http://127.0.0.1:1/elsewhere")
-    assert again.exit_code == 0, "a finished run needs no teacher, so its address may change"
+    distill(
+        tmp_path, "http://127.0.0.1:1/elsewhere", code=0
+    )  # a finished run needs no teacher, so its address may change
     assert not server.asked
     other = distill(tmp_path, server.url, **{"teacher.samples": 2})
     assert (other.exit_code, "teacher.samples was" in other.stderr) == (2, True)
@@ -83,8 +85,7 @@ def test_a_teachers_dialogues_become_a_trained_judge(
 def test_a_run_resumes_after_its_teacher_failed(server: EndpointServer, tmp_path: Path) -> None:
     """The teacher is asked before any training; once it answers, even elsewhere, the same command resumes."""
     server.script = lambda body: failure(401, "no such key")
-    down = distill(tmp_path, server.url)
-    assert down.exit_code == 1
+    down = distill(tmp_path, server.url, code=1)
     *_, last = down.stderr.splitlines()
     assert "401 Unauthorized" in last
     assert "TIRJUDGE_API_KEY" in last

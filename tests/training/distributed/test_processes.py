@@ -14,13 +14,12 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from tests.training.conftest import source, train_and_save
+from tests.training.conftest import small_rl, source, train_and_save
 from tests.training.forked import in_two_processes
 from tests.training.stages.test_rejection import Tasks as SomeTasks
 from tirjudge.storage.json_lines import read_lines
 from tirjudge_training.distributed.processes import Processes, SharedRows
 from tirjudge_training.heldout import HeldoutConfig
-from tirjudge_training.rl.config import RlConfig
 from tirjudge_training.rl.dynamic_sampling import FormattedTask
 from tirjudge_training.rl.packing import seed_shuffle, shard_batch
 from tirjudge_training.rl.rollout_engine import RolloutConfig
@@ -30,19 +29,7 @@ from tirjudge_training.stages.best_step import Measurement, Selection
 from tirjudge_training.stages.rejection import Rejection, RejectionConfig
 from tirjudge_training.stages.sft import Answering, AnswersConfig
 
-CONFIG = RlConfig(
-    steps=2,
-    groups=4,
-    samples=4,
-    optimizer_steps=2,
-    micro_batch=2,
-    length_buckets=3,
-    beta=0.01,
-    entropy_bonus=0.01,
-    learning_rate=1e-3,
-    max_tokens=120,
-    checkpoint_every=1,
-)
+CONFIG = small_rl(optimizer_steps=2, micro_batch=2, length_buckets=3, entropy_bonus=0.01)
 LOSSES = ("dapo", "sequence")
 ROLLOUT = RolloutConfig(max_tokens=120)
 STAGES: tuple[Stage, ...] = (

@@ -35,18 +35,22 @@ SINGLES = [
 PAIRS = [{**row, "environment": "tir-pairwise", "prompt": f"Pair {n}"} for n, row in enumerate(SINGLES)]
 
 
-def run(command: Any, *words: str) -> Result:
+def run(command: Any, *words: str, code: int | None = None) -> Result:
     app = typer.Typer()
     app.command()(command)
-    return CliRunner().invoke(app, words)
+    done = CliRunner().invoke(app, words)
+    assert code is None or done.exit_code == code, done.output
+    return done
 
 
-def dry(tmp_path: Path, recipe: str, *words: str, rows: Any = (*SINGLES, *PAIRS, *LISTS)) -> Result:
+def dry(
+    tmp_path: Path, recipe: str, *words: str, rows: Any = (*SINGLES, *PAIRS, *LISTS), code: int | None = None
+) -> Result:
     """Write configuration and rows of a shipped recipe, with the miniature as the model."""
     file = tmp_path / "rows.jsonl"
     file.write_text("".join(json.dumps(row) + "\n" for row in rows))
     given = ["--recipe", recipe, "--set", f"model.base={MINI}", "--set", f"data.train={file}"]
-    return run(launch, "verl", *given, "--output", str(tmp_path / "run"), "--dry-run", *words)
+    return run(launch, "verl", *given, "--output", str(tmp_path / "run"), "--dry-run", *words, code=code)
 
 
 def configuration(tmp_path: Path, stage: str = "rl-0") -> Any:
@@ -55,8 +59,7 @@ def configuration(tmp_path: Path, stage: str = "rl-0") -> Any:
 
 def test_tir_judges_values_reach_verl(tmp_path: Path) -> None:
     """The values are those that TIR-Judge prints in sections 4.2 and 5.1, under verl's names."""
-    done = dry(tmp_path, "tir-judge-zero-8b", "--nodes", "2", "--address", "head:6379")
-    assert done.exit_code == 0, done.stderr
+    done = dry(tmp_path, "tir-judge-zero-8b", "--nodes", "2", "--address", "head:6379", code=0)
     folder = tmp_path / "run" / "rl-0" / "verl"
     assert done.stdout.split()[1:] == [
         *("-m", "verl.trainer.main_ppo", "--config-path", str(folder), "--config-name", "config")
@@ -86,8 +89,7 @@ def test_tir_judges_values_reach_verl(tmp_path: Path) -> None:
 
 def test_the_rollouts_of_a_step_fill_every_gpu(tmp_path: Path) -> None:
     """verl fills a batch up to the least common multiple of both numbers, which would add optimizer steps."""
-    done = dry(tmp_path, "tir-judge-zero-8b", "--nodes", "12", "--address", "head:6379")
-    assert done.exit_code == 0, done.stderr
+    dry(tmp_path, "tir-judge-zero-8b", "--nodes", "12", "--address", "head:6379", code=0)
     groups = configuration(tmp_path)["actor_rollout_ref"]["actor"]["ppo_mini_batch_size"]
     assert (groups * 8) % (12 * 8) == 0
     assert 180 <= groups < 180 + 12
@@ -129,8 +131,7 @@ def test_only_screened_rows_reach_verl_and_only_after_the_screening(tmp_path: Pa
         "method=rl",
     ]
     words += ["--set", "rl.groups=4"]
-    early = dry(tmp_path, "tir-judge-zero-8b", *words, rows=PAIRS)
-    assert early.exit_code == 2
+    early = dry(tmp_path, "tir-judge-zero-8b", *words, rows=PAIRS, code=2)
     assert "rl trains on the rows that screen leaves, which is not done" in early.stderr
     screened = tmp_path / "run" / "screen"
     screened.mkdir(parents=True)
@@ -139,24 +140,21 @@ def test_only_screened_rows_reach_verl_and_only_after_the_screening(tmp_path: Pa
     (screened / "screened.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     (screened / "done.json").write_text("{}")
     numbered = [{**row, "id": str(n)} for n, row in enumerate(PAIRS, 1)]
-    done = dry(tmp_path, "tir-judge-zero-8b", *words, rows=numbered)
-    assert done.exit_code == 0, done.stderr
+    dry(tmp_path, "tir-judge-zero-8b", *words, rows=numbered, code=0)
     written = pyarrow.parquet.read_table(tmp_path / "run/rl/verl/train.parquet").to_pylist()
     assert written
     assert all(int(read_stored_task(row["extra_info"]["task"]).id) % 2 == 0 for row in written)
 
 
 def test_further_tools_reach_the_agent_loops(tmp_path: Path) -> None:
-    done = dry(tmp_path, "tir-judge-zero-8b", "--set", 'rl.tools.servers=["tests"]')
-    assert done.exit_code == 0, done.stderr
+    dry(tmp_path, "tir-judge-zero-8b", "--set", 'rl.tools.servers=["tests"]', code=0)
     loops = yaml.safe_load((tmp_path / "run/rl-0/verl/agent_loops.yaml").read_text())
     assert [loop["settings"]["tools"]["servers"] for loop in loops] == [["tests"]] * 3
 
 
 def test_a_falling_learning_rate_is_megatrons(tmp_path: Path) -> None:
     rows = [{key: value for key, value in row.items() if key != "environment"} for row in PAIRS]
-    refused = dry(tmp_path, "j1-70b", rows=rows)
-    assert refused.exit_code == 2
+    refused = dry(tmp_path, "j1-70b", rows=rows, code=2)
     assert "rl.decay: verl lowers the learning rate linearly with Megatron only" in refused.stderr
     words = ["--backend", "megatron", "--set", "rl.groups=8", "--set", "rl.optimizer_steps=1"]
     # The paper's choice on RewardBench needs its rows.
@@ -260,8 +258,7 @@ def test_the_other_stages_continue_from_a_stage_of_verls(tmp_path: Path) -> None
     (stage / "validation.jsonl").write_text("".join(json.dumps(row) + "\n" for row in validated))
     result = {"steps": 2, "seconds": 9.0, "trainer": "verl 0.9.1"}
     (stage / "done.json").write_text(json.dumps(result))
-    second = run(train, "--recipe", recipe, "--output", str(folder))
-    assert second.exit_code == 1, second.stderr
+    second = run(train, "--recipe", recipe, "--output", str(folder), code=1)
     assert "rl-1 is trained by verl" in second.stderr.splitlines()[-1]
     assert json.loads((folder / "select-0" / "done.json").read_text())["best"] == 1
     assert (folder / "sft-1" / "model" / "model.safetensors").is_file()

@@ -13,7 +13,7 @@ import pytest
 from safetensors.torch import load_file
 
 from tests.rows import every
-from tests.training.conftest import train_and_save
+from tests.training.conftest import small_rl, train_and_save
 from tests.training.one_batch import ONE_BATCH
 from tests.training.train_command import train
 from tirjudge.storage.json_lines import read_lines
@@ -36,7 +36,6 @@ from tirjudge_environments.formats.tir_comparison import TirPairwise
 from tirjudge_environments.formats.tir_pointwise import TirPointwise
 from tirjudge_sandbox import Execution, Program, Status
 from tirjudge_training.rl import training_loop
-from tirjudge_training.rl.config import RlConfig
 from tirjudge_training.rl.dynamic_sampling import FormattedTask, SampledBatch, gather
 from tirjudge_training.rl.rollout_engine import Engine
 from tirjudge_training.rl.trl_rollout import batch_rows
@@ -248,18 +247,7 @@ async def test_the_views_of_a_task_stay_together() -> None:
 
 
 STEPS, GROUPS = 5, 4
-CONFIG = RlConfig(
-    steps=STEPS,
-    groups=GROUPS,
-    samples=4,
-    micro_batch=8,
-    beta=0.0,
-    learning_rate=1e-3,
-    max_tokens=120,
-    replacement_rounds=0,
-    checkpoint_every=1,
-    keep_checkpoints=STEPS,
-)
+CONFIG = small_rl(steps=STEPS, groups=GROUPS, beta=0.0, replacement_rounds=0, keep_checkpoints=STEPS)
 
 
 class AllEqual:

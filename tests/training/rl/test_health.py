@@ -12,29 +12,18 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from tests.training.conftest import train_and_save
+from tests.training.conftest import small_rl, train_and_save
 from tests.training.train_command import train
 from tirjudge.storage.json_lines import read_lines
 from tirjudge_environments import Environment, Reward
 from tirjudge_sandbox import Execution, Limits, Program, Status
 from tirjudge_training.distributed import checkpoints
 from tirjudge_training.rl import training_loop
-from tirjudge_training.rl.config import RlConfig
 from tirjudge_training.rl.health import Health, HealthConfig, Unhealthy
 from tirjudge_training.rl.rollout_engine import Engine, TimedSandbox
 from tirjudge_training.run import run
 
-CONFIG = RlConfig(
-    steps=3,
-    groups=4,
-    samples=4,
-    micro_batch=8,
-    beta=0.0,
-    learning_rate=1e-3,
-    max_tokens=120,
-    checkpoint_every=1,
-    health=HealthConfig(patience=1),
-)
+CONFIG = small_rl(steps=3, beta=0.0, health=HealthConfig(patience=1))
 
 
 class BrokenSandbox:

@@ -9,21 +9,11 @@ from typing import Any
 import pytest
 from safetensors.torch import load_file
 
-from tests.training.conftest import train_and_save
+from tests.training.conftest import small_rl, train_and_save
 from tirjudge.storage.json_lines import read_lines
 from tirjudge_training.rl.config import RlConfig
 
-CONFIG = RlConfig(
-    steps=2,
-    groups=4,
-    samples=4,
-    micro_batch=8,
-    beta=0.01,
-    learning_rate=1e-3,
-    warmup_steps=0,
-    max_tokens=120,
-    checkpoint_every=1,
-)
+CONFIG = small_rl(warmup_steps=0)
 
 
 def changed(**settings: Any) -> RlConfig:

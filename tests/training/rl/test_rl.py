@@ -21,7 +21,7 @@ from safetensors.torch import load_file
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 from typer.testing import CliRunner
 
-from tests.training.conftest import ENVIRONMENTS, source
+from tests.training.conftest import ENVIRONMENTS, small_rl, source
 from tests.training.forked import killed
 from tirjudge.cli import app
 from tirjudge.storage.durable_files import RunFolder
@@ -30,23 +30,11 @@ from tirjudge_environments import Message
 from tirjudge_training.distributed import checkpoints
 from tirjudge_training.distributed.interruption import Interrupted
 from tirjudge_training.rl import config
-from tirjudge_training.rl.config import RlConfig
 from tirjudge_training.rl.dynamic_sampling import FormattedTask
 from tirjudge_training.rl.stream import TaskSource
 from tirjudge_training.rl.training_loop import train_rl
 
-CONFIG = RlConfig(
-    steps=3,
-    groups=4,
-    samples=4,
-    optimizer_steps=2,
-    micro_batch=4,
-    beta=0.01,
-    learning_rate=1e-3,
-    max_tokens=120,
-    checkpoint_every=2,
-    report_to=("tensorboard",),
-)
+CONFIG = small_rl(steps=3, optimizer_steps=2, micro_batch=4, checkpoint_every=2, report_to=("tensorboard",))
 
 
 def halved(step: int, round_number: int, position: int) -> FormattedTask:

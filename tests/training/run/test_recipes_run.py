@@ -53,8 +53,7 @@ def test_a_mode_that_contradicts_the_judge_is_refused_before_the_run(
     """JudgeLRM's turn begins with `<think>`, and the recipe for Qwen2.5 turns the thinking off."""
     model = thinking_model(roomy_model, tmp_path / "base")
     words = ["--recipe", "judgelrm-7b", "--model", str(model), "--data", str(rows(tmp_path))]
-    result = train(*words, "--output", str(tmp_path / "run"))
-    assert result.exit_code == 2
+    result = train(*words, "--output", str(tmp_path / "run"), code=2)
     assert "the judge's turn begins with <think>, but the chat template closes the thinking" in result.stderr
     assert result.stderr.count("\n") == 1
     assert not (tmp_path / "run").exists()
@@ -68,8 +67,7 @@ def test_a_model_without_a_chat_template_is_refused_before_the_run(
     shutil.copytree(roomy_model, model, ignore=shutil.ignore_patterns("chat_template.jinja"))
     words = ["--recipe", "judgelrm-7b", "--model", str(model), "--data", str(rows(tmp_path))]
     words += ["--set", f"data.max_prompt_tokens={limit}", "--set", "rl.generator=transformers"]
-    result = train(*words, "--output", str(tmp_path / "run"))
-    assert result.exit_code == 2
+    result = train(*words, "--output", str(tmp_path / "run"), code=2)
     assert result.stderr.endswith(f"model.base: {model}: the tokenizer has no chat template\n")
     assert result.stderr.count("\n") == 1
     assert not (tmp_path / "run").exists()
@@ -83,8 +81,7 @@ def test_a_recipe_s_thinking_mode_reaches_the_rollouts_and_the_model_folder(
     words = ["--recipe", "rm-r1-distilled-7b", "--model", str(model), "--data", str(rows(tmp_path))]
     for assignment in (*ONE_BATCH, "model.enable_thinking=false"):
         words += ["--set", assignment]
-    result = train(*words, "--output", str(tmp_path / "run"))
-    assert result.exit_code == 0, result.stderr
+    result = train(*words, "--output", str(tmp_path / "run"), code=0)
     trained = Path(result.stdout.strip())
     seen = {"rm-r1": {"style": "reasoning", "variant": "released"}}
     assert read_note(str(trained)) == ModelNote(enable_thinking=False, formats=seen)
