@@ -11,12 +11,11 @@ from typing import Any
 
 import pytest
 import yaml
-from typer.testing import CliRunner
 
 from tests.docs.blocks import ROOT, Block, blocks, commands
 from tests.tirjudge.endpoint_server import chat, serving
+from tests.tirjudge.judge_command import command
 from tests.tirjudge.smollm2 import needs_smollm2, use_converted
-from tirjudge.cli import app
 
 PAGE = ROOT / "docs" / "examples.md"
 PAGES = (ROOT / "README.md", PAGE, ROOT / "docs" / "adapt.md")
@@ -39,8 +38,7 @@ def typed(number: int) -> list[list[str]]:
 
 
 def run(words: list[str]) -> list[str]:
-    done = CliRunner().invoke(app, words[1:])
-    assert done.exit_code == 0, done.output
+    done = command(*words[1:], code=0)
     return [line.rstrip() for line in done.stdout.splitlines()]
 
 

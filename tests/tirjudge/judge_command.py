@@ -20,9 +20,13 @@ FAST = ("--backend-option", "capacity=1", "--backend-option", "preload=[]")
 
 
 def judge(
-    folder: Path, *arguments: str, stdin: str = "", key: str = "", code: int | None = None
+    folder: Path, *arguments: str | list[Any], stdin: str = "", key: str = "", code: int | None = None
 ) -> subprocess.CompletedProcess[str]:
-    return invoke("judge", *arguments, folder=folder, stdin=stdin, code=code, TIRJUDGE_API_KEY=key)
+    """Judge rows; a list in place of a file's name is written to `rows.jsonl`."""
+    words = [
+        one if isinstance(one, str) else write_rows(folder / "rows.jsonl", one).name for one in arguments
+    ]
+    return invoke("judge", *words, folder=folder, stdin=stdin, code=code, TIRJUDGE_API_KEY=key)
 
 
 def invoke(

@@ -12,10 +12,9 @@ from peft import LoraConfig as PeftLora
 from peft import get_peft_model
 from safetensors.torch import load_file
 from transformers import AutoModelForCausalLM, GPT2Config, GPT2LMHeadModel
-from typer.testing import CliRunner
 
+from tests.tirjudge.judge_command import command
 from tests.training.conftest import ENVIRONMENTS, small_rl, source
-from tirjudge.cli import app
 from tirjudge.models import weights_sha256
 from tirjudge.models.resolve import read_note
 from tirjudge.storage.durable_files import RunFolder
@@ -176,8 +175,7 @@ def test_frozen_weights_in_bfloat16_leave_the_adapter_in_float32(roomy_model: Pa
 
 def test_unknown_target_layers_are_refused_before_the_run(tmp_path: Path) -> None:
     words = ["train", "--recipe", "judgelrm-3b", "--shrink", "--output", str(tmp_path / "run")]
-    ran = CliRunner().invoke(app, [*words, "--set", 'model.lora.targets=["w_pack"]'])
-    assert ran.exit_code == 2
+    ran = command(*words, "--set", 'model.lora.targets=["w_pack"]', code=2)
     assert ran.stderr.startswith("tirjudge train: model.lora.targets: ")
     assert "w_pack" in ran.stderr
     assert ran.stderr.count("\n") == 1
@@ -269,8 +267,7 @@ def test_an_adapter_with_dropout_goes_on_without(roomy_model: Path, tmp_path: Pa
 @pytest.mark.slow
 def test_an_adapter_of_another_rank_is_refused_before_the_run(adapters: list[Path], tmp_path: Path) -> None:
     words = ["train", "--recipe", "smol", "--model", str(adapters[0]), "--output", str(tmp_path / "run")]
-    ran = CliRunner().invoke(app, [*words, "--set", "data.demonstrations="])
-    assert ran.exit_code == 2
+    ran = command(*words, "--set", "data.demonstrations=", code=2)
     line = "is an adapter of rank 4, with which training goes on: set model.lora.rank=4"
     begun = "with another --output if the run has begun"
     assert ran.stderr == f"tirjudge train: model.lora.rank: {adapters[0]} {line}, {begun}\n"
@@ -280,7 +277,6 @@ def judged(model: Path, folder: Path) -> Any:
     rows, output = folder / "rows.jsonl", folder / f"{model.name}.jsonl"
     rows.write_text(json.dumps({"id": "1", "prompt": "q", "responses": ["good", "bad"]}) + "\n")
     words = ["judge", "--pairwise", str(rows), "--model", str(model), "--output", str(output)]
-    ran = CliRunner().invoke(app, [*words, "--max-tokens", "40"])
-    assert ran.exit_code == 0, ran.output
+    command(*words, "--max-tokens", "40", code=0)
     (row,) = read_lines(output)
     return [(view["segments"], view["verdict"]) for view in row["views"]]

@@ -75,8 +75,7 @@ def test_an_absent_length_controlled_result_has_its_reason(tmp_path: Path) -> No
 def test_too_long_a_row_names_what_is_long_and_advice_that_works(
     tmp_path: Path, row: dict[str, Any], said: str | None
 ) -> None:
-    write_rows(tmp_path / "rows.jsonl", [{"responses": ["a", "b"], **row}])
-    done = judge(tmp_path, "rows.jsonl", "-o", "out.jsonl")
+    done = judge(tmp_path, [{"responses": ["a", "b"], **row}], "-o", "out.jsonl")
     if said is None:
         assert done.returncode == 0, (
             "the embedded judge shows the middle of a long response to programs alone"

@@ -60,9 +60,8 @@ def test_the_verdict_behind_the_question_is_read_again_as_a_turn_of_its_own(
         if body["messages"][-1]["content"].startswith(QUESTION)
         else "They differ.</think>The first one."
     )
-    write_rows(tmp_path / "rows.jsonl", pairs(1))
     options = ("--format", "judgelrm-pair", "--ask-for-verdict", *through(endpoint))
-    judge(tmp_path, "rows.jsonl", *options, code=0)
+    judge(tmp_path, pairs(1), *options, code=0)
     (row,) = results(tmp_path / "rows.verdicts.jsonl")
     assert row["verdict"] == "A"
     invoke("reproduce", "rows.verdicts.jsonl", folder=tmp_path, code=0)
@@ -70,8 +69,7 @@ def test_the_verdict_behind_the_question_is_read_again_as_a_turn_of_its_own(
 
 def test_strict_reading_is_the_rule(tmp_path: Path, endpoint: EndpointServer) -> None:
     endpoint.script = answering("**A** is better.")
-    write_rows(tmp_path / "rows.jsonl", pairs(2))
-    run = judge(tmp_path, "rows.jsonl", "--no-tools", *through(endpoint), code=1)
+    run = judge(tmp_path, pairs(2), "--no-tools", *through(endpoint), code=1)
     assert "--retry-malformed --ask-for-verdict" in run.stderr.splitlines()[-1]
     assert [row["verdict"] for row in results(tmp_path / "rows.verdicts.jsonl")] == [None, None]
     advised = ("--retry-malformed", "--ask-for-verdict")
@@ -88,9 +86,8 @@ def test_strict_reading_is_the_rule(tmp_path: Path, endpoint: EndpointServer) ->
 def test_a_run_with_other_rows_asked_is_another_run(tmp_path: Path, endpoint: EndpointServer) -> None:
     """Except for rows without a verdict, which the option is advised for."""
     endpoint.script = answering("**A** is better.")
-    write_rows(tmp_path / "rows.jsonl", pairs(2))
     strict = ("--no-tools", *through(endpoint))
-    judge(tmp_path, "rows.jsonl", *strict, "--limit", "1")
+    judge(tmp_path, pairs(2), *strict, "--limit", "1")
     resumed = judge(tmp_path, "rows.jsonl", *strict, "--ask-for-verdict", code=2)
     assert "ask_for_verdict was false and is now true" in resumed.stderr
     assert len(results(tmp_path / "rows.verdicts.jsonl")) == 1
@@ -100,10 +97,8 @@ def test_labels_that_come_later_give_no_reward_for_asking(tmp_path: Path, endpoi
     endpoint.script = answering("**A** is better.")
     options = ("--no-tools", "--order", "given", "--ask-for-verdict", *through(endpoint))
     rows = [{name: value for name, value in row.items() if name != "label"} for row in pairs(2)]
-    write_rows(tmp_path / "rows.jsonl", rows)
-    assert judge(tmp_path, "rows.jsonl", *options).returncode == 0
-    write_rows(tmp_path / "rows.jsonl", [row | {"label": "A"} for row in rows])
-    assert judge(tmp_path, "rows.jsonl", *options).returncode == 0
+    assert judge(tmp_path, rows, *options).returncode == 0
+    assert judge(tmp_path, [row | {"label": "A"} for row in rows], *options).returncode == 0
     for row in results(tmp_path / "rows.verdicts.jsonl"):
         assert (row["verdict"], row["correct"]) == ("A", 1.0)
         assert not any("reward" in view for view in row["views"])
@@ -120,9 +115,8 @@ def test_only_rows_without_a_verdict_are_judged_again(tmp_path: Path, endpoint: 
     endpoint.script = lambda body: chat(
         "**A** is better." if "Question 1" in str(body["messages"]) else "<preference>A</preference>"
     )
-    write_rows(tmp_path / "rows.jsonl", pairs(3))
     options = ("--no-tools", "--order", "given", *through(endpoint))
-    assert judge(tmp_path, "rows.jsonl", *options).returncode == 0
+    assert judge(tmp_path, pairs(3), *options).returncode == 0
     before = {row["id"]: row for row in results(tmp_path / "rows.verdicts.jsonl")}
     assert [before[name]["verdict"] for name in ("p0", "p1", "p2")] == ["A", None, "A"]
     endpoint.asked.clear()

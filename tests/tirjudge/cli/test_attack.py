@@ -14,7 +14,7 @@ from scipy.stats import t
 from typer.testing import CliRunner
 
 from tests.tirjudge.endpoint_server import EndpointServer, chat, failure
-from tests.tirjudge.judge_command import results, through, write_rows
+from tests.tirjudge.judge_command import command, results, through, write_rows
 from tirjudge.attacks import open_families
 from tirjudge.attacks.flips import count_flips
 from tirjudge.cli import app
@@ -150,11 +150,11 @@ def test_scores_and_rows_without_labels(tmp_path: Path, endpoint: EndpointServer
 
 
 def test_every_attack_is_listed() -> None:
-    listed = CliRunner().invoke(app, ["attack", "--list", "--json"]).stdout
+    listed = command("attack", "--list", "--json").stdout
     assert json.loads(listed) == {
         family.name: {one.name: one.about for one in family.attacks} for family in open_families()
     }
-    assert "  chatml " in CliRunner().invoke(app, ["attack", "--list"]).stdout
+    assert "  chatml " in command("attack", "--list").stdout
 
 
 def judged(attack: str, of: str, choice: int | None) -> dict[str, Any]:

@@ -5,23 +5,21 @@ from __future__ import annotations
 import json
 import re
 import subprocess
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.tirjudge.endpoint_server import EndpointServer, chat, failure, serving
+from tests.tirjudge.endpoint_server import EndpointServer, chat, failure
 from tests.tirjudge.judge_command import invoke
+from tests.tirjudge.judge_command import results as lines
 from tirjudge_environments.orders import letters
 
 
-@pytest.fixture
-def endpoint() -> Iterator[EndpointServer]:
-    """Serve a judge that prefers the largest number in `candidate N`."""
-    with serving() as server:
-        server.script = prefer_the_largest
-        yield server
+@pytest.fixture(autouse=True)
+def judging(endpoint: EndpointServer) -> None:
+    """Play a judge that prefers the largest number in `candidate N`."""
+    endpoint.script = prefer_the_largest
 
 
 def prefer_the_largest(body: dict[str, Any]) -> dict[str, Any]:
@@ -60,10 +58,6 @@ def table(run: subprocess.CompletedProcess[str]) -> dict[str, list[str]]:
     shown = [line for line in run.stdout.splitlines()[2:] if "%" in line]
     cells = [re.split(r"\s{2,}", line.replace("%]", "%]  ")) for line in shown]
     return {name: [solved, rate, *rest] for name, solved, rate, *rest in cells}
-
-
-def lines(path: Path) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in path.read_text().splitlines()]
 
 
 def test_the_table_compares_with_pass_1_majority_and_the_oracle(

@@ -58,8 +58,7 @@ def test_a_run_that_decided_nothing_proposes_checks_which_decide(
 
 def test_the_record_shows_and_repeats_the_check(tmp_path: Path, endpoint: EndpointServer) -> None:
     endpoint.script = writes_checks
-    write_rows(tmp_path / "rows.jsonl", rows(1))
-    assert judge(tmp_path, "rows.jsonl", *through(endpoint), "--format", "checks").returncode == 0
+    assert judge(tmp_path, rows(1), *through(endpoint), "--format", "checks").returncode == 0
     path = tmp_path / "rows.verdicts.jsonl"
     kinds = [segment["kind"] for segment in results(path)[0]["views"][0]["segments"]]
     assert kinds == ["program", "output"]
@@ -82,9 +81,8 @@ def test_the_record_shows_and_repeats_the_check(tmp_path: Path, endpoint: Endpoi
 def test_no_texts_leaves_the_responses_out_of_outputs(tmp_path: Path, endpoint: EndpointServer) -> None:
     endpoint.script = writes_checks
     tied = "wait, No", "Stop, No"
-    write_rows(tmp_path / "rows.jsonl", rows(1, tied))
     command = (*through(endpoint), "--format", "checks", "--no-texts")
-    assert judge(tmp_path, "rows.jsonl", *command).returncode == 0
+    assert judge(tmp_path, rows(1, tied), *command).returncode == 0
     text = (tmp_path / "rows.verdicts.jsonl").read_text()
     assert "of 2" in text
     assert "Which response follows" in endpoint.asked[-1].body["messages"][-1]["content"]
@@ -98,8 +96,7 @@ def test_the_number_of_responses_chooses_the_format(
 ) -> None:
     endpoint.script = writes_checks
     kept = {**rows(1, texts)[0], "label": "pass" if len(texts) == 1 else 1}
-    write_rows(tmp_path / "rows.jsonl", [kept])
-    assert judge(tmp_path, "rows.jsonl", *through(endpoint), "--format", "checks").returncode == 0
+    assert judge(tmp_path, [kept], *through(endpoint), "--format", "checks").returncode == 0
     [row] = results(tmp_path / "rows.verdicts.jsonl")
     assert row["format"] == f"checks-{format}"
     assert row["scores"] == [1.0] if len(texts) == 1 else row["verdict"] == "B"
@@ -108,9 +105,8 @@ def test_the_number_of_responses_chooses_the_format(
 def test_long_responses_leave_the_check_its_tokens(tmp_path: Path, endpoint: EndpointServer) -> None:
     """`--max-tokens` counts what the judge writes, as in formats whose prompt has the responses."""
     endpoint.script = writes_checks
-    write_rows(tmp_path / "rows.jsonl", rows(1, tuple(f"{text}{' a' * 2000}" for text in TEXTS)))
     limited = (*through(endpoint), "--format", "checks", "--max-tokens", "400")
-    assert judge(tmp_path, "rows.jsonl", *limited).returncode == 0
+    assert judge(tmp_path, rows(1, tuple(f"{text}{' a' * 2000}" for text in TEXTS)), *limited).returncode == 0
     [row] = results(tmp_path / "rows.verdicts.jsonl")
     assert (row["verdict"], row["decided"]) == ("B", True)
 

@@ -8,11 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from click.testing import Result
-from typer.testing import CliRunner
 
 from tests.tirjudge.endpoint_server import EndpointServer, chat, failure
 from tests.tirjudge.judge_command import command, results, write_rows
-from tirjudge.cli import app
 
 CRITERIA = ["names a cat", {"text": "names a dog", "polarity": "negative"}, {"text": "is kind", "weight": 2}]
 BAD: list[Any] = [
@@ -132,7 +130,7 @@ def test_a_dialogue_on_several_criteria_has_a_verdict_on_each(server: EndpointSe
     assert rest["text"] == " and About names a dog: <preference>A</preference>."
     assert (second["prompt_tokens"], second["completion_tokens"]) == (0, 0)
     assert row["programs"] == 2
-    again = CliRunner().invoke(app, ["reproduce", str(tmp_path / "out.jsonl"), "--json"])
+    again = command("reproduce", tmp_path / "out.jsonl", "--json")
     found = json.loads(again.stdout)
     assert (found["verdicts"], found["verdicts_changed"]) == (6, 0)
     assert (found["programs"], found["same"]) == (2, 2)

@@ -14,6 +14,7 @@ import pytest
 from tests.tirjudge.benchmark_data import benchmark_file
 from tests.tirjudge.endpoint_server import EndpointServer, chat
 from tests.tirjudge.judge_command import command
+from tests.tirjudge.judge_command import write_rows as write
 from tests.tirjudge.judged_files import asking, edit, judge_to
 from tirjudge.evaluation.protocols import open_protocol
 from tirjudge.evaluation.scoring import score
@@ -24,11 +25,6 @@ from tirjudge_environments import Context
 def figures(path: Path, protocol: str) -> dict[str, float]:
     found = score(open_protocol(protocol), open_replay(path), resamples=10)
     return {name: one.value for name, one in found.estimates.items()}
-
-
-def write(path: Path, rows: list[dict[str, Any]]) -> Path:
-    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    return path
 
 
 def pair(id: str, label: str, domain: str = "") -> dict[str, Any]:

@@ -10,6 +10,7 @@ from typer.testing import Result
 from tests.tirjudge.benchmark_data import EXAMPLES, benchmark_file
 from tests.tirjudge.endpoint_server import EndpointServer, chat
 from tests.tirjudge.judge_command import command
+from tests.tirjudge.judge_command import write_rows as write
 
 
 @pytest.fixture(autouse=True)
@@ -19,15 +20,10 @@ def at_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
 
 
-def evaluate(*arguments: str, url: str = "", code: int | None = None) -> Result:
+def evaluate(*arguments: object, url: str = "", code: int | None = None) -> Result:
     through = ("--model", "m", "--base-url", url, "--no-tools") if url else ()
     group = [] if arguments[:1] == ("score",) else ["eval"]
     return command(*group, *arguments, *through, code=code)
-
-
-def write(path: Path, rows: list[dict[str, Any]]) -> str:
-    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    return str(path)
 
 
 def pairs(count: int, label: str = "A>B") -> list[dict[str, Any]]:

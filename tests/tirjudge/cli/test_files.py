@@ -260,8 +260,7 @@ def test_a_module_of_the_files_is_tested_and_tested_again(
     if patched:
         (tmp_path / "wrong.patch").write_text(PATCH.format("-"))
         row.update(files=[{"diff": PATCH.format("+")}, "wrong.patch"], prompt_files=BEFORE)
-    write_rows(tmp_path / "rows.jsonl", [row])
-    run = judge(tmp_path, "rows.jsonl", "--tool", "tests", "--order", "both", *through(endpoint))
+    run = judge(tmp_path, [row], "--tool", "tests", "--order", "both", *through(endpoint))
     assert "accuracy  100.0%" in run.stdout, run.stderr + run.stdout
     asked = endpoint.bodies[0]["messages"][0]["content"]
     assert ("sums.py, 32 bytes, changed" in asked, "notes.md, deleted" in asked) == (patched, patched)

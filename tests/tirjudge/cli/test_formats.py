@@ -1,16 +1,15 @@
 """Judge formats as users select them: `--format`, `Judge(format=...)`, `tirjudge formats`."""
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from typer.testing import CliRunner, Result
+from typer.testing import Result
 
-from tests.tirjudge.endpoint_server import EndpointServer, chat, serving
+from tests.tirjudge.endpoint_server import EndpointServer, chat
+from tests.tirjudge.judge_command import command
 from tirjudge import Judge
-from tirjudge.cli import app
 from tirjudge.console_text import markdown_table
 from tirjudge.generation.scripted import ScriptedGenerator
 from tirjudge_environments import Context, environment_names
@@ -19,15 +18,9 @@ from tirjudge_environments.registry import ENVIRONMENTS, judge_cards
 DOCS = Path(__file__).parents[3] / "docs"
 
 
-@pytest.fixture
-def endpoint() -> Iterator[EndpointServer]:
-    with serving() as server:
-        yield server
-
-
-def run(folder: Path, endpoint: EndpointServer, *arguments: str) -> Result:
-    command = ["judge", str(folder / "rows.jsonl"), "--output", str(folder / "out.jsonl"), *arguments]
-    return CliRunner().invoke(app, [*command, "--base-url", endpoint.url, "--model", "m"])
+def run(folder: Path, endpoint: EndpointServer, *arguments: str, code: int = 0) -> Result:
+    given = ("--output", folder / "out.jsonl", *arguments, "--base-url", endpoint.url, "--model", "m")
+    return command("judge", folder / "rows.jsonl", *given, code=code)
 
 
 def write(folder: Path, *rows: dict[str, Any]) -> None:
@@ -54,8 +47,7 @@ def test_a_pair_is_judged_in_both_orders_with_the_chosen_format(
 ) -> None:
     endpoint.script = prefers_good
     write(tmp_path)
-    done = run(tmp_path, endpoint, "--format", "j1-pav", "--option", "seed_prompt=plan")
-    assert done.exit_code == 0, done.output
+    run(tmp_path, endpoint, "--format", "j1-pav", "--option", "seed_prompt=plan")
     row = only_row(tmp_path)
     assert (row["format"], row["verdict"], row["correct"], row["scores"]) == ("j1-pav", "A", 1.0, None)
     assert [view["view"] for view in row["views"]] == ["AB", "BA"]
@@ -68,7 +60,7 @@ def test_thinking_removed_by_the_endpoint_counts_as_thinking(
 ) -> None:
     endpoint.script = lambda body: chat("<answer>8</answer><answer>3</answer>", reasoning_content="why")
     write(tmp_path)
-    assert run(tmp_path, endpoint, "--format", "judgelrm-pair").exit_code == 0
+    run(tmp_path, endpoint, "--format", "judgelrm-pair")
     assert only_row(tmp_path)["verdict"] == "A"
 
 
@@ -76,8 +68,7 @@ def test_a_row_that_does_not_fit_the_format_fails_alone(tmp_path: Path, endpoint
     endpoint.script = prefers_good
     rows = [{"id": f"n{n}", "prompt": "p", "responses": ["good", "bad", "bad"][:n]} for n in (2, 3)]
     write(tmp_path, *rows)
-    done = run(tmp_path, endpoint, "--format", "j1-pav", "--option", "seed_prompt=plan")
-    assert done.exit_code == 1
+    done = run(tmp_path, endpoint, "--format", "j1-pav", "--option", "seed_prompt=plan", code=1)
     assert only_row(tmp_path)["id"] == "n2"
     assert "a pair has two responses; task 'n3' has 3" in done.output + done.stderr
 
@@ -101,8 +92,7 @@ def test_a_judge_in_code_takes_a_format_and_its_options(monkeypatch: pytest.Monk
 
 
 def test_the_formats_are_listed_with_descriptions() -> None:
-    done = CliRunner().invoke(app, ["formats"])
-    assert done.exit_code == 0
+    done = command("formats", code=0)
     named = [line for line in done.stdout.splitlines() if not line.startswith(" ")]
     assert tuple(named) == environment_names()
     assert "J1 section 2.5, Fig. 11" in done.stdout

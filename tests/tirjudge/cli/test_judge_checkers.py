@@ -9,12 +9,10 @@ from typing import Any
 
 import pytest
 from click.testing import Result
-from typer.testing import CliRunner
 
 from tests.tirjudge.endpoint_server import EndpointServer, chat
 from tests.tirjudge.judge_command import FAST, command, results, write_rows
 from tirjudge import Judge
-from tirjudge.cli import app
 from tirjudge_environments.checkers.file import Checker, CheckerFile, Measurement
 
 WORDS = Checker(
@@ -134,20 +132,19 @@ def test_other_commands_read_the_file_and_reproduce_notices_a_change(
     server.script = prefers_a
     assert judge(server, rows, file, "--order", "both", "--audit", 1).exit_code == 0
     output = rows.with_name("out.jsonl")
-    shown = CliRunner().invoke(app, ["show", str(output), "mixed"])
+    shown = command("show", output, "mixed")
     assert "by checker words" in shown.output
     assert "criterion 2, view 0: checker words, without the model" in shown.output
     # The model prefers what it sees first: a tie in both orders, and both fail.
     assert "audit: the model agrees" in shown.output
-    overview = " ".join(CliRunner().invoke(app, ["show", str(output)]).output.split())
+    overview = " ".join(command("show", output).output.split())
     assert "checkers decided 2 of 5 rows alone" in overview
     assert "audit 4 decisions, the model disagrees with" in overview
     page = rows.with_name("report.html")
-    assert CliRunner().invoke(app, ["report", str(output), "-o", str(page)]).exit_code == 0
+    assert command("report", output, "-o", page).exit_code == 0
     assert "decided 2 of 5 rows alone" in page.read_text()
-    assert CliRunner().invoke(app, ["score", str(output)]).exit_code == 0
-    same = CliRunner().invoke(app, ["reproduce", str(output), *FAST])
-    assert same.exit_code == 0, same.output
+    assert command("score", output).exit_code == 0
+    command("reproduce", output, *FAST, code=0)
     text = output.read_text()
     for before, after, reason in (
         ('"stdout": "True\\n"', '"stdout": "False\\n"', "checker printed False"),
@@ -155,8 +152,7 @@ def test_other_commands_read_the_file_and_reproduce_notices_a_change(
         ('"satisfied": [1.0, 0.0]', '"satisfied": [0.0, 1.0]', "criterion 1"),
     ):
         output.write_text(text.replace(before, after, 1))
-        changed = CliRunner().invoke(app, ["reproduce", str(output), *FAST])
-        assert changed.exit_code == 1, before
+        changed = command("reproduce", output, *FAST, code=1)
         assert reason in " ".join(changed.output.split()), before
 
 
@@ -225,12 +221,11 @@ def test_the_file_is_part_of_the_settings_and_only_what_decides_counts(
 
 
 def test_eval_refuses_checkers(file: Path, tmp_path: Path) -> None:
-    run = CliRunner().invoke(app, ["eval", "judgebench", "--checkers", str(file)])
-    assert run.exit_code == 2
+    run = command("eval", "judgebench", "--checkers", file, code=2)
     assert "No such option" in re.sub(r"\x1b\[[0-9;]*m", "", run.stderr)
     config = tmp_path / "c.toml"
     config.write_text(f"checkers = {str(file)!r}\n")
-    run = CliRunner().invoke(app, ["eval", "judgebench", "--config", str(config)])
+    run = command("eval", "judgebench", "--config", config)
     assert (run.exit_code, "has no option checkers" in run.stderr) == (2, True)
 
 

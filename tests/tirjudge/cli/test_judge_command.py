@@ -42,8 +42,7 @@ def test_a_pair_is_judged_with_the_program_that_proves_it(tmp_path: Path, endpoi
 def test_the_format_follows_the_number_of_responses(tmp_path: Path, endpoint: EndpointServer) -> None:
     endpoint.script = lambda body: chat("<score>7</score> <preference>B</preference>")
     rows = [{"id": str(n), "prompt": "p", "responses": ["x", "y", "z"][:n]} for n in (1, 2, 3)]
-    write_rows(tmp_path / "rows.jsonl", rows)
-    judge(tmp_path, "rows.jsonl", "--order", "given", "--no-tools", *through(endpoint), code=0)
+    judge(tmp_path, rows, "--order", "given", "--no-tools", *through(endpoint), code=0)
     judged = {row["id"]: row for row in results(tmp_path / "rows.verdicts.jsonl")}
     assert [judged[n]["format"] for n in "123"] == ["pointwise", "pairwise", "listwise"]
     assert (judged["1"]["scores"], judged["1"]["verdict"]) == ([7.0], None)

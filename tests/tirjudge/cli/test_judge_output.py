@@ -6,11 +6,9 @@ import json
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner
 
 from tests.tirjudge.endpoint_server import EndpointServer, chat
-from tests.tirjudge.judge_command import judge, pairs, through, write_rows
-from tirjudge.cli import app
+from tests.tirjudge.judge_command import command, judge, pairs, through, write_rows
 
 
 def test_rows_go_to_standard_output_and_the_summary_does_not(
@@ -39,8 +37,7 @@ def test_findings_are_said_once_before_the_run(
     monkeypatch.chdir(tmp_path)
     endpoint.script = lambda body: chat("<preference>A</preference>")
     Path("rows.csv").write_text("prompt,response_a,response_b\np,x,y\np,x,x\np,y,y\n")
-    run = CliRunner().invoke(app, ["judge", "rows.csv", "--no-tools", *through(endpoint)])
-    assert run.exit_code == 0, run.stderr
+    run = command("judge", "rows.csv", "--no-tools", *through(endpoint), code=0)
     lines = run.stderr.splitlines()
     assert lines[:1] == [
         "rows.csv: 2 of 3 inspected rows have identical responses, between which no judge can choose "

@@ -39,8 +39,7 @@ def test_a_model_that_copies_the_responses_is_told_and_decides_with_the_variable
     tmp_path: Path, endpoint: EndpointServer
 ) -> None:
     endpoint.script = copying
-    write_rows(tmp_path / "rows.jsonl", pairs(1))
-    judge(tmp_path, "rows.jsonl", "--order", "given", *through(endpoint), code=0)
+    judge(tmp_path, pairs(1), "--order", "given", *through(endpoint), code=0)
     assert NAMED in asked(endpoint)[0]
     assert "Note: `response_a`, `response_b` had the given text already." in str(
         endpoint.bodies[1]["messages"][-1]
@@ -67,8 +66,7 @@ def test_no_variables_are_named(tmp_path: Path, endpoint: EndpointServer, words:
     (tmp_path / "judge").mkdir()
     (tmp_path / "judge" / "tirjudge.json").write_text('{"prompts": "tir"}')
     endpoint.script = lambda body: chat("<preference>A</preference>")
-    write_rows(tmp_path / "rows.jsonl", pairs(1))
-    judge(tmp_path, "rows.jsonl", *words, *through(endpoint), code=0)
+    judge(tmp_path, pairs(1), *words, *through(endpoint), code=0)
     assert asked(endpoint)
     assert "variables:" not in str(asked(endpoint))
 

@@ -62,8 +62,7 @@ def test_an_interrupt_says_how_to_resume(tmp_path: Path, endpoint: EndpointServe
 
 
 def test_other_settings_are_refused_and_named(tmp_path: Path, endpoint: EndpointServer) -> None:
-    write_rows(tmp_path / "rows.jsonl", pairs(1))
-    assert judge(tmp_path, "rows.jsonl", "--no-tools", *through(endpoint)).returncode == 0
+    assert judge(tmp_path, pairs(1), "--no-tools", *through(endpoint)).returncode == 0
     before = (tmp_path / "rows.verdicts.jsonl").read_bytes()
     run = judge(tmp_path, "rows.jsonl", "--no-tools", "--temperature", "0.5", *through(endpoint), code=2)
     assert "other settings (temperature was 0.0 and is now 0.5)" in run.stderr
@@ -107,8 +106,7 @@ def test_overwrite_keeps_all_until_the_first_new_row(tmp_path: Path, endpoint: E
 
 def test_a_row_changed_since_its_judgment_is_reported(tmp_path: Path, endpoint: EndpointServer) -> None:
     rows = pairs(2)
-    write_rows(tmp_path / "rows.jsonl", rows)
-    assert judge(tmp_path, "rows.jsonl", "--no-tools", *through(endpoint)).returncode == 0
+    assert judge(tmp_path, rows, "--no-tools", *through(endpoint)).returncode == 0
     write_rows(tmp_path / "rows.jsonl", [rows[0], {**rows[1], "responses": ["x", "other"]}])
     run = judge(tmp_path, "rows.jsonl", "--no-tools", *through(endpoint), code=1)
     assert "rows.jsonl:2: it was judged with another prompt or responses" in run.stderr
@@ -182,9 +180,8 @@ def test_results_that_lack_their_settings_or_a_digest_are_refused_in_one_line(
 def test_an_endpoint_that_refuses_every_request_ends_the_run_at_once(
     tmp_path: Path, endpoint: EndpointServer, status: int, code: str | None, advice: str
 ) -> None:
-    write_rows(tmp_path / "rows.jsonl", pairs(9))
     endpoint.script = lambda body: failure(status, "the server's own words", code=code)
-    run = judge(tmp_path, "rows.jsonl", "--no-tools", *through(endpoint))
+    run = judge(tmp_path, pairs(9), "--no-tools", *through(endpoint))
     # The first two rows are judged before any others, and a harmless question tells a refused key from a row.
     rows = [body for body in endpoint.bodies if "Question" in str(body["messages"])]
     assert (run.returncode, len(rows) <= 2, len(endpoint.asked) <= 3) == (1, True, True)

@@ -63,8 +63,7 @@ def test_a_pipe_gets_neither_rows_nor_boxes_and_json_on_request(
     tmp_path: Path, endpoint: EndpointServer
 ) -> None:
     endpoint.script = counting
-    write_rows(tmp_path / "rows.jsonl", ROWS)
-    run = judge(tmp_path, "rows.jsonl", "--json", "--no-texts", *FAST, *through(endpoint), code=0)
+    run = judge(tmp_path, ROWS, "--json", "--no-texts", *FAST, *through(endpoint), code=0)
     found = json.loads(run.stdout)
     assert (found["judged"], found["verdicts"], found["accuracy"], found["programs"]) == (2, 2, 0.5, 2)
     assert (found["results"], found["model"], found["failed"]) == ("rows.verdicts.jsonl", "m", 0)

@@ -127,8 +127,7 @@ def test_the_address_is_taken_from_the_environment_and_said(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, endpoint: EndpointServer
 ) -> None:
     monkeypatch.setenv("OPENAI_BASE_URL", f"{endpoint.url}/v1?key=hidden")
-    write_rows(tmp_path / "rows.jsonl", pairs(1))
-    run = judge(tmp_path, "rows.jsonl", "--no-tools", "--model", "m", code=0)
+    run = judge(tmp_path, pairs(1), "--no-tools", "--model", "m", code=0)
     assert "judging with m at 127.0.0.1 (OPENAI_BASE_URL)" in run.stderr
     assert len(endpoint.asked) == 1
     written = "".join(path.read_text() for path in tmp_path.iterdir())
@@ -158,9 +157,8 @@ def test_a_price_that_is_not_given_comes_from_genai_prices_and_is_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The limit is below the price of any call, so nothing is sent."""
-    write_rows(tmp_path / "rows.jsonl", pairs(1))
     hosted = ("--base-url", "https://api.openai.com/v1", "--model", "gpt-4o-mini", "--max-cost", "0.0000001")
-    run = judge(tmp_path, "rows.jsonl", "--no-tools", *hosted)
+    run = judge(tmp_path, pairs(1), "--no-tools", *hosted)
     assert "at 0.15 and 0.6 USD a million tokens (genai-prices " in run.stderr
     assert "stopped: 0.0000 of 1e-07 are spent" in run.stderr
     monkeypatch.setitem(sys.modules, "genai_prices", None)

@@ -11,14 +11,12 @@ from typing import Any
 
 import pytest
 from markdown_it import MarkdownIt
-from typer.testing import CliRunner
 
 from tests.tirjudge.benchmark_data import benchmark_file
 from tests.tirjudge.cli.test_eval_inputs import lines, records
 from tests.tirjudge.cli.test_eval_run import pairs
 from tests.tirjudge.endpoint_server import EndpointServer
 from tests.tirjudge.judge_command import command
-from tirjudge.cli import app
 
 O1_MINI = "judgebench/judge-arena-hard-o1-mini.jsonl"
 HOSTILE = (
@@ -164,8 +162,7 @@ def test_eval_prints_its_table_alone(
     monkeypatch.setenv("TIRJUDGE_CACHE", str(tmp_path / "cache.sqlite"))
     data = lines(tmp_path / "rows.jsonl", pairs(4))
     words = ("eval", "judgebench", "--data", data, "--model", "m", "--base-url", server.url, "--no-tools")
-    done = CliRunner().invoke(app, [*map(str, words), "--as", "csv", "--protocol", "first-order"])
-    assert done.exit_code == 0, done.output
+    done = command(*words, "--as", "csv", "--protocol", "first-order", code=0)
     (row,) = csv.DictReader(io.StringIO(done.stdout))
     assert (row["protocol"], row["n"]) == ("first-order", "4")
     assert "not comparable with the figures published on judgebench" in done.stderr

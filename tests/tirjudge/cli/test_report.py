@@ -15,12 +15,12 @@ from typing import Any
 
 import pytest
 from click.testing import Result
-from typer.testing import CliRunner
 
 from tests.tirjudge.benchmark_data import benchmark_file
+from tests.tirjudge.judge_command import command
 from tests.tirjudge.judged_files import asking, edit, judge_to
 from tests.tirjudge.report.runs import finish, training_run
-from tirjudge.cli import app, results
+from tirjudge.cli import results
 from tirjudge.evaluation.stored_outputs.reading import open_replay
 from tirjudge.records.result_row import RecordedFile, read_result_rows
 from tirjudge.report.judgments import comparisons, joined, read_run
@@ -33,7 +33,7 @@ from tirjudge_environments.tasks import RowError, read_task
 
 
 def report(*arguments: object) -> Result:
-    return CliRunner().invoke(app, ["report", *map(str, arguments)])
+    return command("report", *arguments)
 
 
 @pytest.fixture(scope="module")
@@ -71,8 +71,7 @@ def test_stored_outputs_of_another_project_have_a_page(tmp_path: Path) -> None:
     domains = next(one for one in run.summary["breakdowns"] if one["title"] == "domain")
     assert sum(group["n"] for group in domains["groups"]) == 350
     page = tmp_path / "page.html"
-    done = CliRunner().invoke(app, ["report", str(file), "-o", str(page)])
-    assert done.exit_code == 0, done.output
+    command("report", file, "-o", page, code=0)
     assert b"65.7" in page.read_bytes()
 
 
@@ -81,10 +80,9 @@ def test_columns_of_any_file_have_a_page_and_those_of_a_result_file_do_not(tmp_p
     # Columns with names of a result file's mean nothing here.
     file.write_text("said,label,checker,views\n" + "A,A,x,1\nB,A,y,2\n" * 10)
     words = ["--column", "prediction=said", "--column", "label=label", "-o", str(page)]
-    done = CliRunner().invoke(app, ["report", str(file), *words])
-    assert done.exit_code == 0, done.output
+    done = command("report", file, *words, code=0)
     assert b"50.0" in page.read_bytes()
-    done = CliRunner().invoke(app, ["report", "examples/instructions.verdicts.jsonl", *words])
+    done = command("report", "examples/instructions.verdicts.jsonl", *words)
     assert (done.exit_code, "leave out the options" in done.stderr) == (2, True)
 
 

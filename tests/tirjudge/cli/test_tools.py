@@ -35,9 +35,8 @@ def searching(body: dict[str, Any]) -> dict[str, Any]:
 @pytest.fixture
 def judged(tmp_path: Path, endpoint: EndpointServer) -> Path:
     endpoint.script = searching
-    write_rows(tmp_path / "rows.jsonl", [ROW])
     words = (*through(endpoint), "--order", "both", "--output", "out.jsonl")
-    judge(tmp_path, "rows.jsonl", "--tool", COMMAND, "--allow-tool", "search", *words, code=0)
+    judge(tmp_path, [ROW], "--tool", COMMAND, "--allow-tool", "search", *words, code=0)
     assert not servers()
     return tmp_path
 
@@ -165,9 +164,8 @@ def test_a_judge_runs_tests_which_are_recorded_and_run_again(
         return chat(f"<preference>{best}</preference>")
 
     endpoint.script = script
-    write_rows(tmp_path / "rows.jsonl", [CODE])
     words = (*through(endpoint), "--order", "both", "--output", "out.jsonl")
-    judge(tmp_path, "rows.jsonl", "--tool", "tests", *words, code=0)
+    judge(tmp_path, [CODE], "--tool", "tests", *words, code=0)
     (row,) = results(tmp_path / "out.jsonl")
     assert (row["verdict"], row["correct"], row["programs"], row["programs_failed"]) == ("B", 1.0, 2, 0)
     assert "\nrun_tests: " in endpoint.asked[0].body["messages"][0]["content"]

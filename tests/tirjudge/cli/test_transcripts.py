@@ -28,8 +28,7 @@ def comparing(body: dict[str, Any]) -> dict[str, Any]:
 def judged(tmp_path: Path, endpoint: EndpointServer) -> Path:
     """Judge the row in both orders."""
     endpoint.script = comparing
-    write_rows(tmp_path / "rows.jsonl", [ROW])
-    judge(tmp_path, "rows.jsonl", *through(endpoint), "--order", "both", "--output", "out.jsonl", code=0)
+    judge(tmp_path, [ROW], *through(endpoint), "--order", "both", "--output", "out.jsonl", code=0)
     (row,) = results(tmp_path / "out.jsonl")
     assert (row["verdict"], row["correct"], row["programs"]) == ("A", 1.0, 2)
     shown = endpoint.asked[0].body["messages"][0]["content"]
@@ -108,8 +107,7 @@ def test_the_prompt_of_a_row_may_be_a_transcript(tmp_path: Path, endpoint: Endpo
         f"```python\n{program}\n```\n" if len(body["messages"]) == 1 else "<preference>A</preference>"
     )
     row = {"id": "p", "prompt": conversation, "responses": ["12", "19"], "tools": ROW["tools"], "label": "A"}
-    write_rows(tmp_path / "rows.jsonl", [row])
-    judge(tmp_path, "rows.jsonl", *through(endpoint), "--output", "out.jsonl", code=0)
+    judge(tmp_path, [row], *through(endpoint), "--output", "out.jsonl", code=0)
     (judged_row,) = results(tmp_path / "out.jsonl")
     (output,) = (one for one in judged_row["views"][0]["segments"] if one["kind"] == "program")
     assert output["stdout"] == f"12 {ROW['tools']}\n"
@@ -122,9 +120,8 @@ def test_the_prompt_of_a_row_may_be_a_transcript(tmp_path: Path, endpoint: Endpo
 def test_truncate_cuts_contents_and_leaves_calls_whole(tmp_path: Path, endpoint: EndpointServer) -> None:
     endpoint.script = lambda body: chat("<preference>A</preference>")
     long = [calling({"id": "c", "function": {"name": "f", "arguments": "a" * 900}}), said("b" * 900)]
-    write_rows(tmp_path / "rows.jsonl", [{**ROW, "responses": [long, WRONG]}])
     words = (*through(endpoint), "--output", "out.jsonl", "--truncate", "100")
-    assert judge(tmp_path, "rows.jsonl", *words).returncode == 0
+    assert judge(tmp_path, [{**ROW, "responses": [long, WRONG]}], *words).returncode == 0
     (row,) = results(tmp_path / "out.jsonl")
     call, answer = row["responses"][0]
     assert call["tool_calls"][0]["function"]["arguments"] == "a" * 900
@@ -137,8 +134,7 @@ def test_a_malformed_message_is_one_line_and_the_other_rows_are_judged(
 ) -> None:
     endpoint.script = comparing
     bad = {**ROW, "id": "bad", "responses": [[*WRONG, {"role": "critic", "content": "x"}], RIGHT]}
-    write_rows(tmp_path / "rows.jsonl", [bad, ROW])
-    run = judge(tmp_path, "rows.jsonl", *through(endpoint), "--output", "out.jsonl")
+    run = judge(tmp_path, [bad, ROW], *through(endpoint), "--output", "out.jsonl")
     assert [row["id"] for row in results(tmp_path / "out.jsonl")] == ["weather"]
     (line,) = (line for line in run.stderr.splitlines() if "rows.jsonl:1" in line)
     assert "response A, message 4: not a chat message with a role of" in line

@@ -8,11 +8,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
-from typer.testing import CliRunner
 
 from tests.tirjudge.endpoint_server import EndpointServer, chat
-from tests.tirjudge.judge_command import FAST, write_rows
-from tirjudge.cli import app
+from tests.tirjudge.judge_command import FAST, command, write_rows
 from tirjudge_environments.checkers.file import CheckerFile
 
 SUBJECTS = ("your invoice", "the late parcel", "your new chair", "the broken lamp", "our opening hours")
@@ -148,7 +146,7 @@ def test_right_checkers_of_ten_of_twelve_rules_are_admitted(server: EndpointServ
     server.script = author
     given, file = write_rows(tmp_path / "rows.jsonl", rows()), tmp_path / "checkers.toml"
     words = ("compile", given, "-o", file, "--base-url", server.url, "--model", "writer", *FAST)
-    run = CliRunner().invoke(app, [*map(str, words)])
+    run = command(*words)
     print(run.output)
     assert run.exit_code == 0, run.output
     found = CheckerFile.read(file)

@@ -9,13 +9,12 @@ import datasets
 import pyarrow as pa
 import pytest
 from pyarrow import parquet
-from typer.testing import CliRunner
 
 from tests.command import tirjudge
 from tests.tirjudge.benchmark_data import EXAMPLES
 from tests.tirjudge.endpoint_server import EndpointServer
 from tests.tirjudge.hub_server import hub
-from tirjudge.cli import app
+from tests.tirjudge.judge_command import command
 from tirjudge.data.rows import Row
 from tirjudge.data.sources import open_rows
 
@@ -78,8 +77,7 @@ def test_a_dataset_is_judged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, se
     monkeypatch.setenv("TIRJUDGE_HUB_MIRROR", str(tmp_path))
     monkeypatch.chdir(tmp_path)
     arguments = ["judge", "owner/pairs", "--split", "claude", "--no-tools", "--model", "m"]
-    run = CliRunner().invoke(app, [*arguments, "--base-url", server.url])
-    assert run.exit_code == 0, run.stderr
+    command(*arguments, "--base-url", server.url, code=0)
     rows = [json.loads(line) for line in (tmp_path / "pairs.verdicts.jsonl").read_text().splitlines()]
     assert sorted((row["id"], row["label"]) for row in rows) == [("0", 0), ("1", 1), ("2", 0)]
     assert {row["where"] for row in rows} == {f"owner/pairs[claude], item {n}" for n in (1, 2, 3)}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 import re
 from collections import Counter
@@ -19,6 +18,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.tirjudge.judge_command import write_rows as write
 from tirjudge.data.rows import Row
 from tirjudge.evaluation.calibration import (
     CalibratedRow,
@@ -46,11 +46,6 @@ CLASSES = st.sampled_from([0, 1, TIE])
 def row(id: str, decision: int = 0, gold: int | None = 0, confidence: float | None = 1.0, **more: Any) -> Any:
     fields: dict[str, Any] = {"people": (gold,), "votes": ()} | more
     return CalibratedRow(id=id, decision=decision, gold=gold, confidence=confidence, **fields)
-
-
-def write(path: Path, rows: list[dict[str, Any]]) -> Path:
-    path.write_text("".join(json.dumps(one) + "\n" for one in rows))
-    return path
 
 
 @given(st.lists(st.tuples(st.integers(0, 3), st.booleans()), min_size=1, max_size=6))

@@ -6,10 +6,9 @@ import json
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner
 
 from tests.tirjudge.benchmark_data import benchmark_file
-from tirjudge.cli import app
+from tests.tirjudge.judge_command import command
 from tirjudge.evaluation.judged_rows import JudgedRow, Vote
 from tirjudge.evaluation.protocols import open_protocol
 from tirjudge.evaluation.scoring import score
@@ -29,8 +28,7 @@ MACRO = ("agreement", "precision", "recall", "F1")
 
 def evaluated(tmp_path: Path, *arguments: str) -> dict[str, dict[str, float]]:
     """Run `tirjudge score` and return the figures of each protocol in percent."""
-    run = CliRunner().invoke(app, [*arguments, "--json"])
-    assert run.exit_code == 0, run.output
+    run = command(*arguments, "--json", code=0)
     return {
         record["protocol"]: {name: 100 * one["value"] for name, one in record["figures"].items()}
         for record in json.loads(run.stdout)
@@ -40,8 +38,7 @@ def evaluated(tmp_path: Path, *arguments: str) -> dict[str, dict[str, float]]:
 def replayed(tmp_path: Path, name: str, protocol: str, *, labels: str = "") -> dict[str, float]:
     """Return the figures of one protocol over a published file in percent."""
     joined = ["--labels", str(benchmark_file(labels))] if labels else []
-    command = ["score", str(benchmark_file(name)), "--protocol", protocol, *joined]
-    return evaluated(tmp_path, *command)[protocol]
+    return evaluated(tmp_path, "score", str(benchmark_file(name)), "--protocol", protocol, *joined)[protocol]
 
 
 @pytest.mark.parametrize(
@@ -91,9 +88,7 @@ def test_o1_mini_is_printed_next_to_net_votes_only(tmp_path: Path) -> None:
     """Its 65.7 is from JudgeBench's leaderboard; TIR-Judge's own models are under tir."""
     shown = {}
     for protocol in ("net-vote", "tir", "both-orders", "one-order", "first-order"):
-        command = ["score", str(benchmark_file(O1_MINI)), "--protocol", protocol, "--json"]
-        run = CliRunner().invoke(app, command)
-        assert run.exit_code == 0
+        run = command("score", benchmark_file(O1_MINI), "--protocol", protocol, "--json", code=0)
         (record,) = json.loads(run.stdout)
         shown[protocol] = {one["model"]: round(one["value"], 3) for one in record["published"]}
     assert shown["net-vote"]["GPT-o1-mini"] == 0.657

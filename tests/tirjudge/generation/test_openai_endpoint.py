@@ -315,18 +315,14 @@ async def test_the_base_url_may_be_written_in_many_ways(server: EndpointServer, 
         ({"tier": "best"}, "tier must be one of auto, completions"),
         ({"concurrency": 0}, "must be positive"),
         ({"api_key": "sk-\nsecret"}, "characters that a header cannot carry"),
+        ({"base_url": "localhost:8000"}, "the base URL must be http"),
+        ({"base_url": "http://me:secret@host/v1"}, "the base URL must be http"),
+        ({"base_url": "http://host/v1#secret"}, "the base URL must be http"),
     ],
 )
 def test_invalid_arguments_are_refused(options: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message) as caught:
-        OpenAIGenerator("judge-8b", "http://127.0.0.1:1", **options)
-    assert "secret" not in str(caught.value)
-
-
-@pytest.mark.parametrize("url", ["localhost:8000", "http://me:secret@host/v1", "http://host/v1#secret"])
-def test_invalid_addresses_are_refused(url: str) -> None:
-    with pytest.raises(ValueError, match="the base URL must be http") as caught:
-        OpenAIGenerator("judge-8b", url)
+        OpenAIGenerator("judge-8b", **{"base_url": "http://127.0.0.1:1", **options})
     assert "secret" not in str(caught.value)
 
 

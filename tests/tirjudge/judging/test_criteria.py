@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
+from tests.tirjudge.judge_command import command
 from tests.tirjudge.judged_files import FAST, edit, judge_to
 from tirjudge import Judge
 from tirjudge.cli import app
@@ -374,7 +375,7 @@ def test_verdicts_are_reproduced_from_their_dialogues_and_an_edited_criterion_is
     results: Path, tmp_path: Path
 ) -> None:
     def outcome(path: Path) -> dict[str, Any]:
-        result = CliRunner().invoke(app, ["reproduce", str(path), "--json", *FAST])
+        result = command("reproduce", path, "--json", *FAST)
         found: dict[str, Any] = json.loads(result.stdout)
         return found
 
@@ -390,7 +391,7 @@ def test_verdicts_are_reproduced_from_their_dialogues_and_an_edited_criterion_is
     copy.write_bytes(results.read_bytes())
     edit(copy, claim)
     assert outcome(copy)["verdicts_changed"] == 1
-    result = CliRunner().invoke(app, ["reproduce", str(copy), *FAST])
+    result = command("reproduce", copy, *FAST)
     assert "criterion 3 [1.0], and its views together say [0.0]" in result.stdout
 
 

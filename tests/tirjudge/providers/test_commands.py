@@ -120,9 +120,8 @@ def test_a_refused_first_row_ends_no_run(
 )
 def test_a_refusal_of_a_later_row_ends_no_run(tmp_path: Path, endpoint: EndpointServer, reply: Any) -> None:
     endpoint.script = lambda asked: reply if "Question 4" in str(asked["messages"]) else chat(VERDICT)
-    write_rows(tmp_path / "rows.jsonl", pairs(8))
     options = ("--no-tools", "--order", "given", "--concurrency", "1", *through(endpoint))
-    run = judge(tmp_path, "rows.jsonl", *options, code=1)
+    run = judge(tmp_path, pairs(8), *options, code=1)
     assert len(results(tmp_path / "rows.verdicts.jsonl")) == 7
     assert "refuses every request" not in run.stderr
 
@@ -137,9 +136,8 @@ def test_a_cut_prompt_fails_the_row_with_the_remedy(tmp_path: Path, endpoint: En
     endpoint.script = ollama
     rows = pairs(3)
     rows[1] |= LONG
-    write_rows(tmp_path / "rows.jsonl", rows)
     prices = ("--price-in", "1", "--price-out", "1", "--json")
-    judge(tmp_path, "rows.jsonl", "--no-tools", *through(endpoint), *prices, code=1)
+    judge(tmp_path, rows, "--no-tools", *through(endpoint), *prices, code=1)
     assert [row["id"] for row in results(tmp_path / "rows.verdicts.jsonl")] == ["p0", "p2"]
     (failed,) = results(tmp_path / "rows.verdicts.jsonl.failed.jsonl")
     assert "the endpoint read 2050 tokens of a prompt that has more than 12" in failed["reason"]
@@ -170,8 +168,7 @@ def test_a_cached_uncounted_or_doubtful_prompt_is_not_taken_for_a_cut_one(
     warnings: int,
 ) -> None:
     endpoint.script = lambda body: chat(VERDICT) | {"usage": {"completion_tokens": 3, **usage}}
-    write_rows(tmp_path / "rows.jsonl", [row | LONG for row in pairs(3)])
-    run = judge(tmp_path, "rows.jsonl", "--no-tools", *through(endpoint), code=0)
+    run = judge(tmp_path, [row | LONG for row in pairs(3)], "--no-tools", *through(endpoint), code=0)
     assert "cut the prompt" not in run.stderr
     assert sum("counted 12 tokens" in record.message for record in caplog.records) == warnings
 
@@ -233,9 +230,8 @@ def test_a_jury_with_a_failing_model_has_no_verdict_of_its_own(
     endpoint.script = lambda body: (
         chat("<preference>B</preference>", "network_error") if body["model"] == "n" else chat(VERDICT)
     )
-    write_rows(tmp_path / "rows.jsonl", pairs(2))
     options = ("--no-tools", "--retries", "0", "--order", "given", "--model", "n", *through(endpoint))
-    judge(tmp_path, "rows.jsonl", *options, code=1)
+    judge(tmp_path, pairs(2), *options, code=1)
     assert results(tmp_path / "rows.verdicts.jsonl") == []
 
 
@@ -280,6 +276,5 @@ def test_a_stream_on_request(tmp_path: Path, endpoint: EndpointServer) -> None:
     endpoint.script = lambda body: (
         HTMLResponse(stream, media_type="text/event-stream") if body.get("stream") else failure(400, "no")
     )
-    write_rows(tmp_path / "rows.jsonl", pairs(2))
-    judge(tmp_path, "rows.jsonl", "--no-tools", "--request-field", "stream=true", *through(endpoint), code=0)
+    judge(tmp_path, pairs(2), "--no-tools", "--request-field", "stream=true", *through(endpoint), code=0)
     assert QUESTION not in str(endpoint.bodies)

@@ -14,10 +14,9 @@ from socket import socket
 from typing import Any
 
 import pytest
-from typer.testing import CliRunner
 
+from tests.tirjudge.judge_command import command
 from tests.tirjudge.judged_files import asking, edit, judge_to
-from tirjudge.cli import app
 
 log = pytest.importorskip("inspect_ai.log", reason="needs the extra inspect, see .ci/frameworks")
 
@@ -48,8 +47,7 @@ def judged(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def logs(judged: Path) -> Path:
     folder = judged.parent / "logs"
     for _ in range(2):  # the second one replaces the first
-        run = CliRunner().invoke(app, ["export", "inspect", str(judged), "-o", str(folder)])
-        assert run.exit_code == 0, run.output
+        run = command("export", "inspect", judged, "-o", folder, code=0)
     assert run.stdout.split() == [str(path) for path in folder.iterdir()]
     return folder
 
@@ -105,8 +103,7 @@ def test_the_files_of_a_row_are_listed_under_the_letters_that_were_shown(tmp_pat
         "prompt_files": {"given.txt": {"text": "given"}},
     }
     path = judge_to(tmp_path / "out.jsonl", [row], lambda _: "<preference>A</preference>", order="both")
-    run = CliRunner().invoke(app, ["export", "inspect", str(path), "-o", str(tmp_path / "logs")])
-    assert run.exit_code == 0, run.output
+    run = command("export", "inspect", path, "-o", tmp_path / "logs", code=0)
     (sample,) = log.read_eval_log(run.stdout.strip()).samples
     asked = [one.content for one in sample.messages if one.role == "user"]
     assert all("[files of the prompt]\ngiven.txt, 5 bytes" in one for one in asked)
@@ -114,8 +111,7 @@ def test_the_files_of_a_row_are_listed_under_the_letters_that_were_shown(tmp_pat
     assert found == {("A", "a"), ("A", "b")}
     assert all(one.count("\n[response A]\n") == 1 for one in asked)
     shutil.rmtree(tmp_path / "out.jsonl.files")
-    run = CliRunner().invoke(app, ["export", "inspect", str(path), "-o", str(tmp_path / "others")])
-    assert run.exit_code == 0, run.output
+    run = command("export", "inspect", path, "-o", tmp_path / "others", code=0)
     (sample,) = log.read_eval_log(run.stdout.strip()).samples
     asked = [one.content for one in sample.messages if one.role == "user"]
     assert all(
@@ -130,8 +126,7 @@ def test_a_file_without_texts_can_be_exported(tmp_path: Path) -> None:
         lambda _: "no idea",
         texts=False,
     )
-    run = CliRunner().invoke(app, ["export", "inspect", str(path), "-o", str(tmp_path / "logs")])
-    assert run.exit_code == 0, run.output
+    run = command("export", "inspect", path, "-o", tmp_path / "logs", code=0)
     (sample,) = log.read_eval_log(run.stdout.strip()).samples
     assert sample.scores["verdict"].value == "none"
     assert sample.scores["verdict"].metadata["stop"] == "malformed"
@@ -142,13 +137,12 @@ def test_what_is_no_result_file_is_refused_and_a_cut_row_is_left_out(judged: Pat
     rows.write_text('{"prompt": "p"}\n')
     empty.touch()
     for path in (rows, empty, missing):
-        run = CliRunner().invoke(app, ["export", "inspect", str(path), "-o", str(tmp_path / "logs")])
+        run = command("export", "inspect", path, "-o", tmp_path / "logs")
         assert (run.exit_code, run.stdout) == (2, "")
         assert path.name in run.stderr
     torn = tmp_path / "torn.jsonl"
     torn.write_bytes(judged.read_bytes()[:-9])
-    run = CliRunner().invoke(app, ["export", "inspect", str(torn), "-o", str(tmp_path / "logs")])
-    assert run.exit_code == 0, run.output
+    run = command("export", "inspect", torn, "-o", tmp_path / "logs", code=0)
     assert "ends in the middle of a row" in run.stderr
     assert len(log.read_eval_log(run.stdout.strip()).samples) == 3
 
@@ -158,9 +152,9 @@ def viewer(folder: Path) -> Iterator[str]:
     with closing(socket()) as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    command = Path(sys.executable).with_name("inspect")
+    inspect = Path(sys.executable).with_name("inspect")
     process = subprocess.Popen(
-        [command, "view", "start", "--log-dir", folder, "--port", str(port)],
+        [inspect, "view", "start", "--log-dir", folder, "--port", str(port)],
         stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
     )  # fmt: skip
     try:
@@ -201,7 +195,6 @@ VERDICTS = "examples/instructions.verdicts.jsonl"
 def test_a_missing_library_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for module in {"inspect_ai", *(name for name in sys.modules if name.startswith("inspect_ai."))}:
         monkeypatch.setitem(sys.modules, module, None)
-    run = CliRunner().invoke(app, ["export", "inspect", VERDICTS, "-o", str(tmp_path / "out")])
-    assert run.exit_code == 2
+    run = command("export", "inspect", VERDICTS, "-o", tmp_path / "out", code=2)
     assert "pip install 'tirjudge[inspect]'" in run.stderr
     assert not (tmp_path / "out").exists()

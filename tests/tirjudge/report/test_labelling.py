@@ -11,14 +11,13 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import pytest
-from typer.testing import CliRunner
 
 from tests.tirjudge.endpoint_server import chat, serving
+from tests.tirjudge.judge_command import command
 from tests.tirjudge.judged_files import asking, edit, judge_to
 from tests.tirjudge.report.conftest import HOSTILE
 from tests.tirjudge.report.test_pages import count, ids, opened, serious, written
 from tests.transcripts import COMPARE, ROW
-from tirjudge.cli import app
 from tirjudge_environments.tasks import read_task
 
 pytestmark = pytest.mark.browser
@@ -79,7 +78,7 @@ def numbers(page: Any) -> list[int]:
 
 
 def run(*words: object) -> Any:
-    done = apart(lambda: CliRunner().invoke(app, list(map(str, words))))
+    done = apart(lambda: command(*words))
     assert done.exit_code == 0, done.output
     return done
 

@@ -11,12 +11,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from typer.testing import CliRunner
 
+from tests.tirjudge.judge_command import command
 from tests.tirjudge.judged_files import edit
 from tests.tirjudge.report.conftest import HOSTILE, ROWS
 from tests.tirjudge.report.runs import finish, training_run
-from tirjudge.cli import app
 
 pytestmark = pytest.mark.browser
 EXAMPLES = Path(__file__).parents[3] / "examples"
@@ -42,8 +41,7 @@ CUT = """() => [...document.querySelectorAll('.stages, .stages td')]
 def written(folder: Path, *arguments: object) -> str:
     """Write a report, and return its address on the disk."""
     path = folder / "report.html"
-    run = CliRunner().invoke(app, ["report", *map(str, arguments), "-o", str(path)])
-    assert run.exit_code == 0, run.output
+    command("report", *arguments, "-o", path, code=0)
     return path.as_uri()
 
 

@@ -10,9 +10,8 @@ from random import Random
 import pyarrow
 import pyarrow.parquet
 import pytest
-from typer.testing import CliRunner
 
-from tirjudge.cli import app
+from tests.tirjudge.judge_command import command
 from tirjudge_training.corpora.decontamination import Overlap, OverlapIndex, Text, words
 
 WORDS = [f"word{number}" for number in range(5000)]
@@ -103,8 +102,7 @@ def test_the_command_lists_dropped_rows_with_reasons(tmp_path: Path) -> None:
     chat = {"prompt": [{"role": "system", "content": ask}, {"role": "user", "content": "hello"}]}
     rows.write_text("".join(json.dumps(row) + "\n" for row in (kept, {"prompt": f"So {ask}"}, chat)))
     words = [str(rows), "--output", str(clean), "--against", f"{bench}:question"]
-    result = CliRunner().invoke(app, ["data", "decontaminate", *words])
-    assert result.exit_code == 0, result.output
+    result = command("data", "decontaminate", *words, code=0)
     assert "3 rows, 1 dropped" in result.output
     assert [json.loads(line) for line in clean.read_text().splitlines()] == [kept, chat]
     (dropped,) = map(json.loads, (tmp_path / "clean.jsonl.dropped.jsonl").read_text().splitlines())
@@ -118,8 +116,7 @@ def test_a_column_that_json_cannot_hold_is_named(tmp_path: Path) -> None:
     table = pyarrow.table({"id": [1], "prompt": ["Name a planet."], "written": [b"\xff"]})
     pyarrow.parquet.write_table(table, rows)
     words = [str(rows), "--output", str(clean), "--against", str(bench)]
-    result = CliRunner().invoke(app, ["data", "decontaminate", *words])
-    assert result.exit_code == 3
+    result = command("data", "decontaminate", *words, code=3)
     assert f"{rows}, item 1: written: Object of type bytes is not JSON" in result.stderr
     assert result.stderr.count("\n") == 1
     assert not clean.exists()

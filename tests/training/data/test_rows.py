@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from tests.tirjudge.judge_command import write_rows as write
 from tirjudge_training.data.base import DataConfig, EnvironmentConfig, prompt_seed
 from tirjudge_training.data.own_rows import ExpectedRows, RowData
 from tirjudge_training.recipe import Recipe
@@ -19,11 +20,6 @@ from tirjudge_training.run.context import data_of
 
 JUDGES = {name: EnvironmentConfig(name=f"tir-{name}") for name in ("pairwise", "pointwise", "listwise")}
 PAIRS = {"pairs": EnvironmentConfig(name="tir-pairwise")}
-
-
-def write(path: Path, rows: Sequence[Any]) -> Path:
-    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    return path
 
 
 def row(number: int, prompt: str | None = None, **more: Any) -> dict[str, Any]:

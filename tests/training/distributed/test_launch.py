@@ -11,9 +11,8 @@ import yaml
 from accelerate.commands.config.config_args import load_config_from_file
 from accelerate.commands.launch import _validate_launch_command, launch_command_parser
 from accelerate.utils.launch import prepare_multi_gpu_env
-from typer.testing import CliRunner
 
-from tirjudge.cli import app
+from tests.tirjudge.judge_command import command
 
 FSDP2 = Path(str(resources.files("tirjudge_training"))) / "launch" / "fsdp2.yaml"
 
@@ -48,12 +47,11 @@ def test_another_configuration_is_refused_before_any_work(
         if name.startswith(("ACCELERATE_USE", "FSDP_")):
             monkeypatch.setenv(name, value)
     words = ["train", "--recipe", "judgelrm-3b", "--shrink", "--output", str(tmp_path / "run")]
-    ran = CliRunner().invoke(app, words)
-    assert ran.exit_code == 2
+    ran = command(*words, code=2)
     assert "fsdp_version" in ran.stderr
     assert ran.stderr.count("\n") == 1
 
 
 def test_the_command_prints_the_path_of_a_configuration() -> None:
-    ran = CliRunner().invoke(app, ["train", "--launch-config", "fsdp2"])
+    ran = command("train", "--launch-config", "fsdp2")
     assert (ran.exit_code, ran.stdout.strip()) == (0, str(FSDP2))

@@ -19,11 +19,10 @@ import pytest
 from datasets import load_dataset
 from safetensors.torch import load_file
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
-from typer.testing import CliRunner
 
+from tests.tirjudge.judge_command import command
 from tests.training.conftest import ENVIRONMENTS, small_rl, source
 from tests.training.forked import killed
-from tirjudge.cli import app
 from tirjudge.storage.durable_files import RunFolder
 from tirjudge.storage.json_lines import read_lines
 from tirjudge_environments import Message
@@ -223,8 +222,7 @@ def test_the_rollout_log_has_the_dialogues_of_the_run_with_their_tokens(
 
 
 def test_data_inspect_reads_the_rollout_log(whole: Path, logged: list[dict[str, Any]]) -> None:
-    ran = CliRunner().invoke(app, ["data", "inspect", str(whole / "rollouts")])
-    assert ran.exit_code == 0, ran.stderr
+    ran = command("data", "inspect", whole / "rollouts", code=0)
     assert f"{len(logged):,}" in ran.stdout
     assert "tir-pairwise" in ran.stdout
 

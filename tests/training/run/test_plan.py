@@ -11,14 +11,13 @@ import torch
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
-from typer.testing import CliRunner
 
 from tests.command import tirjudge
 from tests.docs.blocks import ROOT
 from tests.loopback import served
+from tests.tirjudge.judge_command import command
 from tests.tirjudge.smollm2 import needs_smollm2, use_converted, wheel_file
 from tests.training.miniature import MINI, assignments
-from tirjudge.cli import app
 from tirjudge.console_text import span
 from tirjudge_training.methods import pipeline_of
 from tirjudge_training.model_folder import LoraConfig
@@ -80,8 +79,7 @@ def qwen(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def planned(name: str, *assignments: object) -> str:
     words = [word for one in assignments for word in ("--set", str(one))]
-    result = CliRunner().invoke(app, ["train", "--recipe", name, "--plan", *words])
-    assert result.exit_code == 0, result.output
+    result = command("train", "--recipe", name, "--plan", *words, code=0)
     return result.output
 
 

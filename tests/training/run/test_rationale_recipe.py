@@ -7,12 +7,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from typer.testing import CliRunner
 
 from tests.tirjudge.endpoint_server import EndpointServer, chat, failure, serving
+from tests.tirjudge.judge_command import command
 from tests.training.conftest import tiny_qwen, tokenizer_of_words
 from tests.training.fitting import fit
-from tirjudge.cli import app
 from tirjudge.storage.json_lines import read_lines
 from tirjudge_environments import Rationale
 from tirjudge_environments.tasks import read_task
@@ -75,7 +74,7 @@ def train(folder: Path, server: EndpointServer, model: Path) -> Any:
     rows, recipe = folder / "rows.jsonl", folder / "mine.toml"
     rows.write_text("".join(json.dumps(row) + "\n" for row in ROWS))
     recipe.write_text(RECIPE.format(base=model, rows=rows, url=server.url))
-    return CliRunner().invoke(app, ["train", "--recipe", str(recipe), "--output", str(folder / "run")])
+    return command("train", "--recipe", recipe, "--output", folder / "run")
 
 
 @pytest.mark.slow

@@ -9,10 +9,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from typer.testing import CliRunner
 
 from tests.environments.tools.test_mcp import COMMAND
-from tirjudge.cli import app
+from tests.tirjudge.judge_command import command
 from tirjudge.storage.durable_files import RunFolder
 from tirjudge.storage.json_lines import read_lines
 from tirjudge_environments.tools.base import ToolSettings
@@ -218,12 +217,10 @@ def test_demonstrations_alone_train_the_model_of_a_run(roomy_model: Path, tmp_pa
     ]
     settings += [f"warmup.sft.{one}" for one in ("max_tokens=4000", "batch=2", "micro_batch=1")]
     words += [word for one in settings for word in ("--set", one)]
-    planned = CliRunner().invoke(app, [*words, "--plan"])
-    assert planned.exit_code == 0, planned.output
+    planned = command(*words, "--plan", code=0)
     assert "memory of the device in RL" not in planned.output
     assert "replaced" not in planned.output
-    done = CliRunner().invoke(app, [*words, "--output", str(run)])
-    assert done.exit_code == 0, done.output
+    done = command(*words, "--output", run, code=0)
     assert done.stdout.strip() == str(run / "warmup" / "model")
     assert {one.name for one in run.iterdir() if one.is_dir()} == {"demonstrations", "warmup"}
     assert (run / "warmup" / "model" / "adapter_model.safetensors").exists()
@@ -237,7 +234,7 @@ def test_the_plan_trains_on_the_dialogues_of_the_chosen_families(roomy_model: Pa
     settings = ["method=demonstrations", f"data.demonstrations={shown}", "data.heldout="]
     settings += ["data.max_prompt_tokens=", 'demonstrations.families=["general"]']
     words += [word for one in settings for word in ("--set", one)]
-    planned = CliRunner().invoke(app, words).output
+    planned = command(*words).output
     (held,) = re.findall(r" (\d+) demonstrated dialogues", planned)
     assert 0 < int(held) <= 10, "half of the rows have the family, and some are kept for validation"
     assert f" at most {held} samples " in planned

@@ -13,12 +13,11 @@ import httpx
 import pytest
 import torch
 from safetensors.torch import load_file
-from typer.testing import CliRunner
 
+from tests.tirjudge.judge_command import command
 from tests.training.conftest import ENVIRONMENTS, source, tiny_qwen, tokenizer_of_words
 from tests.training.miniature import MINI, assignments
 from tests.vllm_server import HEAD, kill, serving
-from tirjudge.cli import app
 from tirjudge.generation import GeneratorFailed, Sampling
 from tirjudge.storage.json_lines import read_lines
 from tirjudge_environments import Context, Prompt
@@ -126,7 +125,7 @@ def test_a_run_does_not_start_if_its_server_cannot_load_weights(model: Path, tmp
     words += [word for one in assignments() for word in ("--set", one)]
     words += ["--set", "rl.generator=vllm-server", "--set"]
     with serving(model) as (_, url):
-        ended = CliRunner().invoke(app, [*words, f'rl.server.urls=["{url}"]'])
+        ended = command(*words, f'rl.server.urls=["{url}"]')
     assert ended.exit_code == 2
     assert "no route /server_info: start it with VLLM_SERVER_DEV_MODE=1" in ended.stderr
     assert not (tmp_path / "run").exists()

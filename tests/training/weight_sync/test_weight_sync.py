@@ -14,11 +14,10 @@ from safetensors.torch import load_file
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
-from typer.testing import CliRunner
 
 from tests.loopback import served
+from tests.tirjudge.judge_command import command
 from tests.training.miniature import MINI, assignments
-from tirjudge.cli import app
 from tirjudge.generation import GeneratorFailed
 from tirjudge.generation.vllm import SharedTensor
 from tirjudge.generation.vllm_worker import open_shared
@@ -190,7 +189,7 @@ def test_too_little_memory_for_a_folder_of_weights_is_reported_before_a_run(
         monkeypatch.setattr(preflight, "free_bytes", lambda parent: 4 * parameters - 1)
         words += [f'rl.server.urls=["{server.url}"]']
         words += ["--set", f"rl.server.weights={tmp_path}"] if folder else []
-        ended = CliRunner().invoke(app, words)
+        ended = command(*words)
     assert ended.exit_code == 1
     assert "passing them to vLLM takes" in ended.stderr
     assert ended.stderr.count("\n") == 1
