@@ -162,10 +162,13 @@ def _carried(
     if not ended:
         return False
     alone = not parts or _alone(parts[0])
+    # Beside checked criteria, a tie is the work of every verdict; if no part has the verdict, it is theirs.
+    every = checked and len(best) > 1
     carrying = [
-        part.decided for part in parts if (part.scores if alone else part.best and part.best == tuple(best))
+        part.decided
+        for part in parts
+        if (part.scores if alone else part.best and (every or part.best == tuple(best)))
     ]
-    # If no part of the model has the verdict, it is that of the checked criteria.
     return all_decided(carrying or [checked])
 
 

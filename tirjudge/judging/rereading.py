@@ -294,24 +294,19 @@ def _confidence_difference(row: ResultRow, given: JudgedConfidence, combined: Ju
     return ""
 
 
-def combined_judgment(row: ResultRow) -> Judgment | None:
-    """Return the judgment of the recorded views; None for a row without any.
-
-    It says whether programs decided it if the row does. Raises IndexError, KeyError, TypeError or ValueError
-    for views that cannot be combined.
-    """
-    found, _ = _combined(row)
-    return found.tied_without_evidence() if found is not None and row.guess else found
-
-
 def relabelled(row: ResultRow, task: JudgeTask) -> ResultRow:
     """Return a row with the label of `task`, which is otherwise its own task, and what follows from it.
 
-    Rewards are left out: they depend on the label, and on the whole dialogue.
+    Rewards are left out: they depend on the label, and on the whole dialogue. Raises IndexError, KeyError,
+    TypeError or ValueError for views that cannot be combined.
     """
     given = {name: value for name, value in row.to_json().items() if name not in LABELS}
     fresh = ResultRow.model_validate({**given, **label_facts(task)})
-    judgment = None if row.stop == StopReason.ABSTAINED else combined_judgment(fresh)
+    # By its old label the row tells whether guesses count as ties.
+    judgment, _ = (None, "") if row.stop == StopReason.ABSTAINED else _combined(row)
+    if judgment is not None:
+        judgment = judgment.tied_without_evidence() if row.guess else judgment
+        judgment = replace(judgment, episode=replace(judgment.episode, task=row_task(fresh)))
     views = [RecordedView(**one.model_dump(exclude_unset=True, exclude={"reward"})) for one in row.views]
     update: dict[str, Any] = {"correct": None if judgment is None else judgment.credit, "views": views}
     if row.jury:

@@ -123,6 +123,32 @@ def test_checkers_decide_no_row_that_has_no_verdict(together: bool) -> None:
     assert (row.verdict, row.stop, row.decided) == (None, StopReason.MALFORMED, False)
 
 
+@pytest.mark.parametrize(
+    ("passing", "against", "expected"),
+    [
+        # Both satisfy the checked criterion, and two guesses cancel each other.
+        ((1.0, 1.0), [(0, False), (1, False)], ("tie", False)),
+        # What a checker decided for A is undone by a guess for B, or by a program.
+        ((1.0, 0.0), [(1, False)], ("tie", False)),
+        ((1.0, 0.0), [(1, True)], ("tie", True)),
+        ((1.0, 1.0), [], ("tie", True)),
+    ],
+)
+def test_no_checker_decides_a_tie_that_guesses_make(
+    passing: tuple[float, ...], against: list[tuple[int, bool]], expected: tuple[str, bool]
+) -> None:
+    """Where guesses count as verdicts."""
+    parts = [judged(view((0, 1), choice, decides=decides)) for choice, decides in against]
+    task = replace(PAIR, criteria=tuple(Criterion(text=f"c{n}") for n in range(1 + len(parts))))
+    none = view((0, 1), None, decides=False)
+    decisions = tuple(
+        replace(none, view=View(str(n), (n,)), verdict=Verdict(scores={n: score}))
+        for n, score in enumerate(passing)
+    )
+    row = by_criteria(task, parts, checked={0: CheckedCriterion("words", decisions)})
+    assert (row.verdict, row.decided) == expected
+
+
 def test_only_undecided_comparisons_become_ties() -> None:
     sure, guess = judged(view((0, 1), 0, decides=True)), judged(view((0, 1), 0, decides=False))
     assert sure.tied_without_evidence() == sure

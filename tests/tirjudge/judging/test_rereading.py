@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.tirjudge.judged_files import edit, judge_to
-from tirjudge.judging.rereading import Rereading
+from tirjudge.judging.rereading import Rereading, relabelled, row_task
 from tirjudge.records.result_row import read_result_rows
 from tirjudge.storage.result_file import record_settings
 from tirjudge_environments import Context, environment_names
@@ -133,6 +134,18 @@ def test_a_row_whose_guesses_are_ties_is_read_again(
     assert Rereading.of(path).changed == []
     edit(path, lambda rows: change_row(rows[0]))
     assert Rereading.of(path).changed
+
+
+@pytest.mark.parametrize(("label", "correct"), [(0, 1.0), (1, 0.0)])
+def test_a_guess_that_is_no_vote_is_none_under_another_label(
+    label: int, correct: float, tmp_path: Path
+) -> None:
+    row = {"id": "x", "prompt": "p", "responses": ["a longer text", "text"], "criteria": RULES[:2]}
+    path = judge_to(tmp_path / "x.jsonl", [row], checking_length, undecided="tie", order="given")
+    ((judged, _),) = read_result_rows(path)
+    assert (judged.verdict, judged.decided, judged.guess) == ("A", True, "")
+    again = relabelled(judged, replace(row_task(judged), label=label))
+    assert (again.verdict, again.correct) == ("A", correct)
 
 
 _PLANNED = "<plan>count</plan><execution>c <answer> [[B]] </answer></execution><answer> [[A]] </answer>"
