@@ -91,12 +91,16 @@ class RuledRow:
 
     @property
     def has_label(self) -> bool:
-        single = len(self.task.candidates) == 1
-        return isinstance(self.task.gold.get("rating"), bool) if single else self.task.label is not None
+        gold, single = self.task.gold, len(self.task.candidates) == 1
+        compared = self.task.label is not None or gold.get("strength") == 0
+        return isinstance(gold.get("rating"), bool) if single else compared
 
     def labelled(self, number: int) -> RuleExample | None:
-        """Return the example that the label gives of a rule, by its number; None without a label."""
-        if not self.has_label:
+        """Return the example that the label gives of a rule, by its number; None without a label.
+
+        A tie gives none: the responses may all follow the rule, or all break it.
+        """
+        if not self.has_label or self.task.gold.get("strength") == 0:
             return None
         rating = self.task.gold.get("rating")
         return self._example(number, rating if isinstance(rating, bool) else None, self.task.label, "labels")

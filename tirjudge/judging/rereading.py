@@ -222,7 +222,7 @@ def row_task(row: ResultRow) -> JudgeTask:
         reference=row.reference,
         label=label,
         domain=row.domain,
-        gold={} if row.rating is None else {"rating": row.rating},
+        gold={name: value for name in ("rating", "strength") if (value := getattr(row, name)) is not None},
         criteria=tuple(one.criterion for one in row.criteria),
         **_folders(row, count),
     )

@@ -477,6 +477,23 @@ async def test_the_thinking_of_a_response_is_not_checked() -> None:
     assert row.task.candidates == ("a", "a, b")
 
 
+async def test_a_verdict_is_no_example_against_a_label_that_says_a_tie(tmp_path: Path) -> None:
+    row = {"prompt": "p", "responses": ["red", "red, red"], "criteria": ["Use no commas."]}
+    counts = "for name, one in zip('AB', responses):\n    print(name, int(',' not in one), 'of 1')"
+    rows = [{**row, "id": label, "label": label} for label in (None, "tie", "A")]
+    script = asking(counts, lambda shown: "A" if "A 1" in shown else "B")
+    path = await asyncio.to_thread(judge_to, tmp_path / "x.jsonl", rows, script)
+    read = ruled([json.loads(line) for line in path.read_text().splitlines()])
+    assert all(one.record is not None and one.record.decided for one in read)
+    found = {str(one.task.id): Examples.of([one], seed=0) for one in read}
+    several = {id: [*one.chosen_on.values(), *one.measured_on.values()] for id, one in found.items()}
+    assert {id: [one.against for [one] in lists] for id, lists in several.items()} == {
+        "row-0": ["verdicts"],
+        "tie": [],
+        "A": ["labels"],
+    }
+
+
 @pytest.mark.slow
 async def test_a_result_file_measures_by_labels_only_what_labels_say(
     runner: CheckerRunner, tmp_path: Path
