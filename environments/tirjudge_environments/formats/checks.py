@@ -26,7 +26,7 @@ from tirjudge_environments.programs.check_harness import EMPTY, ERROR, MOST_RESP
 from tirjudge_environments.programs.evidence import favourite, score_of
 from tirjudge_environments.templates import Template, load_template, question_text
 from tirjudge_environments.tools.python import RUN_PYTHON
-from tirjudge_environments.turn_reader import find_fences
+from tirjudge_environments.turn_reader import find_fences, without_thinking
 from tirjudge_environments.types import (
     THINK,
     By,
@@ -108,14 +108,16 @@ class ChecksFormat(TirFormat):
         return Template(text).fill("", shown)
 
     def read(self, task: JudgeTask, view: View, completion: Completion) -> Reading:
-        if completion.text.lstrip().startswith(THINK):
-            # A draft in the thinking is no function yet. Blanks in its place keep the offsets of the rest.
-            _, closed, behind = completion.text.partition("</think>")
-            if not closed and completion.finish is Finish.STOP:
-                return Continue()
-            completion = replace(completion, text=f"\n{behind}".rjust(len(completion.text)))
-        reading = super().read(task, view, completion)
         repairs = len(completion.outputs) == 1 and completion.outputs[0].rstrip().endswith(_repair())
+        text, thinks = completion.text, completion.text.lstrip().startswith(THINK)
+        behind = without_thinking(text) if thinks or repairs or not completion.outputs else text
+        if thinks or behind != text:
+            if behind == text and completion.finish is Finish.STOP:
+                return Continue()
+            # A draft in the thinking is no function yet. Blanks in its place keep the offsets of the rest.
+            behind = f"\n{behind}" if behind != text else ""
+            completion = replace(completion, text=behind.rjust(len(text)))
+        reading = super().read(task, view, completion)
         if completion.outputs and not repairs:
             if not isinstance(reading, RunCode):
                 return reading

@@ -380,6 +380,26 @@ async def test_a_draft_in_the_thinking_is_no_check(make_task: Make, sandbox: San
         assert "A 0 of 1\nB 1 of 1" in shown[0]
 
 
+async def test_a_draft_in_thinking_that_the_server_opened_is_no_check(
+    make_task: Make, sandbox: Sandbox
+) -> None:
+    draft = fenced('def check(response):\n    return ["," in response]')
+    for dress in (draft, draft.replace("```python", "```"), draft.replace("```python\n", "")):
+        turn = f"It wants commas?\n{dress}No: it forbids commas.\n</think>\n\n{fenced(COMMAS)}"
+        trajectory, shown = await judged(sandbox, make_task("a, b, c", "a b c"), turn)
+        assert shown == ["```output\nA 1 of 2\nB 2 of 2\n```\n"], dress
+        assert trajectory.calls[0].request.source.strip() == COMMAS
+    # A check may look for the tag on a line, and a verdict may follow thinking that a check began.
+    looks = 'def check(response):\n    return ["</think>" not in response]'
+    _, shown = await judged(sandbox, make_task("</think>", "b"), fenced(looks))
+    assert shown == ["```output\nA 0 of 1\nB 1 of 1\n```\n"]
+    first, late = "<think>\nhm", "So, <preference>A</preference>?\n</think>\n<preference>B</preference>"
+    for answers in ((first, late), ("-", late), ("-", f"<think>\n{late}")):
+        trajectory, _ = await judged(sandbox, make_task("a", "b"), *answers)
+        assert trajectory.verdict is not None
+        assert trajectory.verdict.choice == 1
+
+
 async def test_the_counts_stand_between_the_responses_and_the_question(
     make_task: Make, sandbox: Sandbox
 ) -> None:
