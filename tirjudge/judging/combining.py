@@ -26,6 +26,7 @@ from tirjudge.judging.votes import (
 )
 from tirjudge.records.verdicts import EMPTY, JudgedCriterion
 from tirjudge_environments import Criterion, Episode, JudgeTask, StopReason, Trajectory, Usage, Verdict, View
+from tirjudge_environments.programs.evidence import comparable
 from tirjudge_environments.programs.evidence import decided as program_decided
 
 SATISFIED_FROM = 6.0
@@ -49,7 +50,8 @@ def by_views(kind: str, episode: Episode, *, evidence: bool = False, tie_guesses
     decided, shown = None, spoken(episode.trajectories)
     if evidence or shown[0].view.name == EMPTY:
         # Where guesses stay, a tie of orders that disagree is nobody's verdict.
-        one_each = tie_guesses or len(best) < 2 or all(len(one.view.order) == 1 for one in shown)
+        alone = all(len(one.view.order) == 1 for one in shown)
+        one_each = comparable(shown) if alone else tie_guesses or len(best) < 2
         decided = one_each and all_decided(map(_decided, shown))
     return Judgment(kind, best, scores, stop, detail, episode, decided=decided, evidence=evidence)
 
@@ -244,7 +246,8 @@ def _guessed(part: Judgment) -> Collection[int]:
         return ()
     if not _alone(part):
         return range(len(part.episode.task.candidates))
-    return {one.view.order[0] for one in spoken(part.trajectories) if program_decided(one) is False}
+    guessed = {one.view.order[0] for one in spoken(part.trajectories) if program_decided(one) is False}
+    return guessed or range(len(part.episode.task.candidates))
 
 
 def _verdict_on(criterion: Criterion, part: Judgment, count: int, satisfied_from: float) -> JudgedCriterion:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 
 from tirjudge_environments.orders import letters
 from tirjudge_environments.types import Call, Evidence, Refused, Trajectory
@@ -107,6 +108,16 @@ def _kept(output: str) -> tuple[int, int] | None:
         return None
     kept, total = (int(last[1]), int(last[2])) if last[1] else (int(last[3] is not None), 1)
     return (kept, total) if kept <= total else None
+
+
+def comparable(trajectories: Sequence[Trajectory]) -> bool:
+    """Return False if functions of the judge scored responses by other checks, or by another number of them.
+
+    Each dialogue about a response alone may write a function of its own.
+    """
+    ran = [call for call in map(decisive, trajectories) if call is not None and call.request.is_check]
+    checks = {(call.request.source, (_kept(_printed(call.outcome) or "") or (0, 0))[1]) for call in ran}
+    return len(checks) < 2
 
 
 def decided(trajectory: Trajectory) -> bool | None:

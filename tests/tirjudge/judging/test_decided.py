@@ -357,3 +357,34 @@ def test_a_single_response_is_decided_if_no_guess_could_change_its_score(
     task = replace(parts[0].episode.task, criteria=rules)
     result = by_criteria(task, parts, tie_guesses=True)
     assert (result.decided, result.score) == (decided, score)
+
+
+def checked_alone(*checks: tuple[str, str], scores: Sequence[float] = (10.0, 5.5)) -> Judgment:
+    """Two responses shown alone, each with the function that scored it and what that printed."""
+    views = []
+    for index, (function, said) in enumerate(checks):
+        one = view((index,), None, decides=True)
+        first, again = (Execution(status=Status.OK, stdout=text) for text in (said, "0 of 2\n"))
+        call = replace(one.calls[0], request=RunCode(function, is_check=True), outcome=first, exchanged=again)
+        found = Verdict(scores={index: scores[index]})
+        views.append(replace(one, calls=(call,), stop=StopReason.VERDICT, verdict=found))
+    return by_views("pointwise", Episode(PAIR, 0, tuple(views)), evidence=True, tie_guesses=True)
+
+
+@pytest.mark.parametrize(
+    ("checks", "decided"),
+    [
+        ((("f", "2 of 2\n"), ("f", "1 of 2\n")), True),
+        ((("f", "2 of 2\n"), ("g", "1 of 2\n")), False),
+        # The function leaves out a check of the first response.
+        ((("f", "1 of 1\n"), ("f", "1 of 2\n")), False),
+    ],
+)
+def test_scores_of_different_checks_decide_no_comparison(
+    checks: Sequence[tuple[str, str]], decided: bool
+) -> None:
+    judged = checked_alone(*checks)
+    assert ended(judged) == (("A", True, "") if decided else ("tie", False, "A"))
+    assert ended(self_consistency([judged, judged], tie_guesses=True))[1] is decided
+    on_criterion = by_criteria(replace(PAIR, criteria=CRITERIA[:1]), [judged], tie_guesses=True)
+    assert ended(on_criterion) == ended(judged)
