@@ -8,7 +8,7 @@ import json
 import random
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
@@ -45,11 +45,12 @@ from tirjudge.judging.reproduction import (
     require_prepared,
 )
 from tirjudge.judging.rereading import CHANGED, ChangedVerdict, Rereading, verdicts
-from tirjudge.judging.tally import CheckerTally
+from tirjudge.judging.tally import CheckerTally, EvidenceTally
 from tirjudge.progress import ProgressReporter
 from tirjudge.records.result_row import ResultRow, is_result_file, is_truncated, read_result_rows
 from tirjudge.records.text import print_row, row_line
 from tirjudge.report.row_table import Texts
+from tirjudge.statistics.clusters import prompt_cluster
 from tirjudge.storage.durable_files import write_atomically
 from tirjudge.storage.json_lines import read_lines
 from tirjudge.storage.result_file import failures_path, recorded_settings
@@ -134,7 +135,7 @@ def show(
                 line.truncate(terminal.width, overflow="ellipsis")
                 terminal.print(line, soft_wrap=True)
             else:
-                print_row(terminal, row)
+                print_row(terminal, row, selection.apart if row.verdict_decided else ())
         selection.report(shown, as_json=as_json)
         if not as_json and not any(wanted):
             print("\n".join(_numbers(files)))
@@ -192,6 +193,7 @@ class _Selection:
     failed: bool
     program_failed: bool
     decided: bool | None
+    _apart: Collection[str] | None = None
     _is_far: Callable[[ResultRow], bool] | None = None
     _total: int = 0
     _others: set[str] = field(default_factory=set)
@@ -218,7 +220,18 @@ class _Selection:
             and (not self.failed or row.stop != "verdict")
             and (not self.program_failed or row.programs_failed > 0)
             and (self.decided is None or row.verdict_decided is self.decided)
+            and (not self.decided or row.id not in self.apart)
         )
+
+    @property
+    def apart(self) -> Collection[str]:
+        """The ids of the rows that the summary counts apart from those that programs decided."""
+        if self._apart is None:
+            evidence = EvidenceTally()
+            for row, fields in chain.from_iterable(map(read_result_rows, self.files)):
+                evidence.add(fields, row.correct, row.label, prompt_cluster(fields.get("prompt")))
+            self._apart = evidence.apart
+        return self._apart
 
     def _far(self, row: ResultRow) -> bool:
         """Return True for a score that is far from people's rating, by the scale of the whole file."""

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import zip_longest
 
@@ -74,12 +74,18 @@ def verdict_text(row: ResultRow) -> str:
     return " ".join(parts).rstrip()
 
 
-def decided_text(row: ResultRow) -> str:
-    """Return whether programs decided the verdict of a row; empty if that is not known."""
+def decided_text(row: ResultRow, apart: Collection[str] = ()) -> str:
+    """Return whether programs decided the verdict of a row; empty if that is not known.
+
+    `apart` has the ids of the rows that a summary counts apart, see `EvidenceTally`.
+    """
     if row.verdict_decided is None:
         return ""
+    if row.verdict_decided and row.programs:
+        copied = row.id in apart
+        return "decided by a copied program, which counts apart" if copied else "decided by a program"
     if row.verdict_decided:
-        return "decided by a program" if row.programs else "decided by the rule about empty answers"
+        return "decided by the rule about empty answers"
     if row.guess:
         return f"a tie, since no program decided it; the judge's guess was {printable(row.guess)}"
     return "undecided: a guess of the judge, since no program decided it"
@@ -348,12 +354,13 @@ def row_line(row: ResultRow) -> Text:
     return line
 
 
-def print_row(console: Console, row: ResultRow) -> None:
+def print_row(console: Console, row: ResultRow, apart: Collection[str] = ()) -> None:
     """Print a row's responses side by side, its criteria, then every dialogue with programs and outputs.
 
-    Untrusted text is escaped. Each dialogue states which response its letters stand for.
+    Untrusted text is escaped. Each dialogue states which response its letters stand for. For `apart` see
+    `decided_text`.
     """
-    console.print(_heading(row))
+    console.print(_heading(row, apart))
     _print_question(console, row)
     _print_criteria(console, row)
     for heading, view in headed_views(row):
@@ -362,7 +369,7 @@ def print_row(console: Console, row: ResultRow) -> None:
     console.print()
 
 
-def _heading(row: ResultRow) -> Text:
+def _heading(row: ResultRow, apart: Collection[str]) -> Text:
     line = Text(f"row {printable(row.id)}", "bold")
     line.append(f": {printable(verdict_text(row))}", "bold")
     outcome = outcome_text(row)
@@ -387,7 +394,7 @@ def _heading(row: ResultRow) -> Text:
     line.append("\n" + "; ".join(named), "dim")
     if row.jury:
         line.append(f"\njury: {jury_text(row)}", "bold")
-    if decided := decided_text(row):
+    if decided := decided_text(row, apart):
         line.append(f"\n{decided}", "bold")
     return line
 

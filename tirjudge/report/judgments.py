@@ -41,7 +41,6 @@ from tirjudge.report.breakdowns import (
 from tirjudge.report.headline import decided, headline, sentence, trust, winner
 from tirjudge.report.labelling import fingerprint, label_file
 from tirjudge.report.row_table import FLAGS, RowTable, TableBuilder, Texts
-from tirjudge.statistics.clusters import prompt_cluster
 from tirjudge.storage.json_lines import read_lines
 from tirjudge.storage.result_file import failures_path, recorded_settings
 from tirjudge_environments.orders import letter
@@ -77,17 +76,18 @@ def read_run(
     Raises OSError for a missing file, and ValueError, in one line, for a file without rows and for a file
     that is no result file.
     """
-    builder, facts, models, formats, notes = TableBuilder(texts), [], [], [], []
+    facts, models, formats, notes, checkers = [], [], [], [], CheckerTally()
     files = matching_files(path) if stored is None else [path]
-    evidence, checkers = EvidenceTally(), CheckerTally()
     run = stored or open_results(files, labels)
-    known = {} if labels is None else {row.id: row for row in run}
+    rows = list(run)
+    dropped = counted(run.dropped, "row") if run.dropped else ""  # until the next iteration
+    evidence = run.evidence if stored is None else EvidenceTally()
+    builder = TableBuilder(texts, evidence.apart)
+    known = {} if labels is None else {row.id: row for row in rows}
     own = chain.from_iterable(map(read_result_rows, files))
     for row, fields in own if stored is None else _stored_rows(stored):
         row = _labelled(row, known[row.id]) if known else row
         builder.add(row)
-        if stored is None:
-            evidence.add(fields, row.correct, row.label, prompt_cluster(fields.get("prompt")))
         checkers.add(fields)
         facts.append(RowFacts.of(row))
         models.append(row.model)
@@ -95,8 +95,6 @@ def read_run(
         notes.append(row.note)
     if not facts:
         raise ValueError(f"{path} has no complete row")
-    rows = list(run)
-    dropped = counted(run.dropped, "row") if run.dropped else ""  # until the next iteration
     protocols = default_protocols(run)
     scores, published, benchmark = _scores(rows, protocols, run.benchmark, seed)
     won = next(filter(None, map(WhoWon.of, scores)), None)
@@ -104,7 +102,6 @@ def read_run(
     leading = evidence.counting(won, won_decided)
     order = positions(rows)
     table = builder.build({row.id: decision(row) for row in rows if not row.left_open})
-    table.count_apart(evidence.apart)
     number = headline(scores, run.benchmark, evidence)
     failures = chain.from_iterable(read_lines(failures_path(file)) for file in files)
     ends = endings(facts, failures)

@@ -109,13 +109,6 @@ class RowTable:
     spans: list[list[int]] = field(default_factory=list)
     """Numbers of the rows in each chunk."""
 
-    def count_apart(self, ids: Collection[str]) -> None:
-        """Let the filters count the rows that copied programs decided apart from the other decided rows."""
-        decided, copied = (1 << FLAGS.index(name) for name in ("decided", "copied program"))
-        for number, id in enumerate(self.ids):
-            if id in ids:
-                self.flags[number] = self.flags[number] & ~decided | copied
-
     def data(self) -> dict[str, Any]:
         """Return the columns for the page, without the chunks themselves."""
         return {
@@ -145,22 +138,22 @@ FLAGS = (
     "flipped",
     "decided",
     "undecided",
-    "copied program",
+    "counted apart",
 )
 """Filters of the page; the position is the bit in `RowTable.flags`."""
 
 
-def row_flags(row: ResultRow) -> int:
-    """Return the filters that a row fits, as bits of `FLAGS`."""
+def row_flags(row: ResultRow, apart: Collection[str] = ()) -> int:
+    """Return the filters that a row fits, as bits of `FLAGS`; for `apart` see `decided_text`."""
     fits = (
         row.correct is not None and row.correct < 1,
         row.verdict == "tie",
         row.stop != "verdict",
         row.programs_failed > 0,
         row.flipped,
-        row.verdict_decided is True,
+        row.verdict_decided is True and row.id not in apart,
         row.verdict_decided is False,
-        False,  # known of all rows together, see `RowTable.count_apart`
+        row.verdict_decided is True and row.id in apart,
     )
     return sum(1 << bit for bit, fitting in enumerate(fits) if fitting)
 
@@ -168,15 +161,16 @@ def row_flags(row: ResultRow) -> int:
 class TableBuilder:
     """Collects the rows of a run into a `RowTable`."""
 
-    def __init__(self, texts: Texts) -> None:
+    def __init__(self, texts: Texts, apart: Collection[str]) -> None:
         self._texts: Texts = texts
+        self._apart = apart
         self._table = RowTable()
         self._records: list[str] = []
         self._numbers: list[int] = []
         self._size = 0
 
     def add(self, row: ResultRow) -> None:
-        table, flags = self._table, row_flags(row)
+        table, flags = self._table, row_flags(row, self._apart)
         shown = self._texts == "all" or (self._texts == "wrong" and bool(flags & 0b111))
         table.ids.append(row.id)
         table.verdicts.add(printable(verdict_text(row), _LONGEST_NAME))
@@ -198,7 +192,7 @@ class TableBuilder:
         table.places.append((place[1], int(place[2])) if place else (row.where, 0))
         if shown:
             self._numbers.append(len(table.ids) - 1)
-            self._records.append(json.dumps(row_record(row)))
+            self._records.append(json.dumps(row_record(row, self._apart)))
             self._size += len(self._records[-1])
             if self._size >= _CHUNK_BYTES:
                 self._pack()
@@ -219,7 +213,7 @@ class TableBuilder:
         self._records, self._numbers, self._size = [], [], 0
 
 
-def row_record(row: ResultRow) -> dict[str, Any]:
+def row_record(row: ResultRow, apart: Collection[str] = ()) -> dict[str, Any]:
     """Return all texts of a row with their captions, as `tirjudge show` prints them."""
     label = "" if row.label is None else letter(row.label)
     label = label if row.rating is None else rating_text(row.rating)
@@ -232,7 +226,7 @@ def row_record(row: ResultRow) -> dict[str, Any]:
         "jury": jury_text(row),
         "from": row.where,
         "detail": row.detail,
-        "decided": decided_text(row),
+        "decided": decided_text(row, apart),
     }
     record: dict[str, Any] = {
         "facts": [[name, printable(fact)] for name, fact in facts.items() if fact],

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import gzip
 import hashlib
 import json
 from collections.abc import Callable, Mapping
@@ -13,6 +15,8 @@ import pytest
 from tests.tirjudge.judge_command import invoke
 from tests.tirjudge.judged_files import asking, edit, judge_to
 from tirjudge.judging.tally import Tally
+from tirjudge.report.judgments import read_run
+from tirjudge.report.row_table import FLAGS
 
 COPIED = """import re
 def check(r):
@@ -85,6 +89,26 @@ def test_what_a_copied_program_decided_is_counted_apart_in_every_command(tmp_pat
     page = (tmp_path / "report.html").read_text()
     assert said.partition(": return")[0].capitalize() in page
     assert "3 of 12 rows" in page
+
+
+def test_rows_are_shown_and_selected_as_the_summary_counts_them(tmp_path: Path, judged: str) -> None:
+    path = run_of(tmp_path / "rows.jsonl", judged, 9, lambda row: None, others=3)
+
+    def shown(*words: str) -> str:
+        return invoke("show", path.name, *words, folder=tmp_path).stdout.replace(" \n", "\n")
+
+    assert "\ndecided by a copied program, which counts apart\n" in shown("row-0")
+    assert "\ndecided by a program\n" in shown("row-9")
+    decided = [json.loads(line)["id"] for line in shown("--decided", "--json").splitlines()]
+    assert decided == ["row-9", "row-10", "row-11"]
+    table = read_run(path).table
+    records = json.loads(gzip.decompress(base64.b64decode(*table.chunks)))
+    for number, flag, said in (
+        (0, "counted apart", "decided by a copied program, which counts apart"),
+        (9, "decided", "decided by a program"),
+    ):
+        assert table.flags[number] & (1 << FLAGS.index(flag))
+        assert ["decided", said] in records[number]["facts"]
 
 
 @pytest.mark.parametrize(
