@@ -8,21 +8,27 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import AsyncGenerator, Iterator
+from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import cache
 from itertools import islice
 from pathlib import Path
+from typing import Any
 
+from tirjudge.judging.empty_answers import left, with_content
 from tirjudge.judging.questions import FAMILIES, environment_name
+from tirjudge.judging.rereading import row_task
 from tirjudge.records.result_row import RecordedPassage, ResultRow, read_result_rows
+from tirjudge.records.verdicts import EMPTY
 from tirjudge.rollout.concurrency import as_finished
 from tirjudge.storage.kept_files import prepared_path
 from tirjudge.storage.result_file import recorded_settings
+from tirjudge_environments import View
 from tirjudge_environments.boundary import marks_of
 from tirjudge_environments.files.placing import program_of
+from tirjudge_environments.formats.tir import TirFormat
 from tirjudge_environments.programs.check_harness import completed
 from tirjudge_environments.programs.outputs import UNFINISHED, output_text, quote_fences, replacement_note
 from tirjudge_environments.quoting import cut_middle, with_look_alikes
@@ -69,6 +75,7 @@ class RecordedProgram:
 
     row: ResultRow
     view: str
+    order: Sequence[int]
     sample: int
     number: int
     """Counted from 1 within the dialogue."""
@@ -153,7 +160,7 @@ def _programs(row: ResultRow) -> Iterator[RecordedProgram]:
                     files = {"files": [{"files": index} for index in view.order]} if row.files else {}
                     bindings = {"responses": view.order, **files}
                     program = program.model_copy(update={"bindings": bindings})
-                yield RecordedProgram(row, view.view, view.sample, number + 1, program, shown)
+                yield RecordedProgram(row, view.view, view.order, view.sample, number + 1, program, shown)
 
 
 async def _reproduction(
@@ -166,17 +173,14 @@ async def _reproduction(
         return Reproduction(recorded, RerunStatus.FAILED, "its seed is not in the file")
     try:
         first = await _again(recorded, seed, sandbox, limits, weak)
-        if first.status is Status.SANDBOX_FAILED:
-            return Reproduction(recorded, RerunStatus.FAILED, first.detail)
-        difference = _difference(program, first) or _shown_difference(recorded, first)
+        difference = _difference(program, first[0]) or _shown_difference(recorded, first[0])
+        difference = difference or _exchanged_difference(program, first)
         if not difference:
             return Reproduction(recorded, RerunStatus.SAME)
         second = await _again(recorded, seed, sandbox, limits, weak)
-    except (RecursionError, TypeError, ValueError) as error:
+    except (IndexError, RecursionError, TypeError, ValueError) as error:
         return Reproduction(recorded, RerunStatus.FAILED, str(error))
-    if second.status is Status.SANDBOX_FAILED:
-        return Reproduction(recorded, RerunStatus.FAILED, second.detail)
-    stable = _observed(first) == _observed(second)
+    stable = list(map(_observed, first)) == list(map(_observed, second))
     return Reproduction(
         recorded, RerunStatus.DIFFERENT if stable else RerunStatus.NONDETERMINISTIC, difference
     )
@@ -184,17 +188,42 @@ async def _reproduction(
 
 async def _again(
     recorded: RecordedProgram, seed: int, sandbox: Sandbox, limits: Limits, weak: bool
-) -> Execution:
-    """Run a program again, or the tests of a call; raises ValueError if the file lacks a part of it."""
+) -> list[Execution]:
+    """Run a program again, and last with other responses if the record has that, or the tests of a call.
+
+    Raises ValueError if the sandbox fails, and if the file lacks a part of the program.
+    """
     text, bindings = recorded.program.text, recorded.row.variables(recorded.program)
-    if not recorded.program.tool:
-        text = completed(text) if recorded.program.is_check else text
-        program, room = program_of(text, bindings, limits, seed=seed)
-        return await _run_foreign(program, sandbox, room, weak)
-    execution = await called(RunTests(sandbox, limits), text, bindings=bindings, seed=seed)
-    if execution.status is Status.OK:
-        _require_isolation(execution, weak)
-    return execution
+    found = list[Execution]()
+    if recorded.program.tool:
+        found.append(await called(RunTests(sandbox, limits), text, bindings=bindings, seed=seed))
+        if found[0].status is Status.OK:
+            _require_isolation(found[0], weak)
+    text = completed(text) if recorded.program.is_check else text
+    for other in () if recorded.program.tool else ({}, *_exchanged(recorded)):
+        program, room = program_of(text, {**bindings, **other}, limits, seed=seed)
+        found[1:] = [await _run_foreign(program, sandbox, room, weak)]
+        # As when judging, the first output that differs says enough.
+        if found[0].status is not Status.OK or (
+            found[-1].status is Status.OK and found[-1].stdout != found[0].stdout
+        ):
+            break
+    if failed := [one.detail for one in found if one.status is Status.SANDBOX_FAILED]:
+        raise ValueError(failed[0])
+    return found
+
+
+def _exchanged(recorded: RecordedProgram) -> Sequence[Mapping[str, Any]]:
+    """Return the variables of the runs with other responses; empty if the record has no such run."""
+    again, format = recorded.program.exchanged, environment_name(recorded.row.format)
+    if again is None or again.get("status") == Status.SANDBOX_FAILED or not format.startswith(FAMILIES):
+        return ()
+    task, environment = row_task(recorded.row), open_environment(format, evidence="recorded")
+    # The dialogues of a row with an empty answer are about the others alone.
+    is_ruled = any(view.view == EMPTY for view in recorded.row.views)
+    kept = with_content(task) if is_ruled else tuple(range(len(task.candidates)))
+    view = View(recorded.view, tuple(map(kept.index, recorded.order)))
+    return environment.exchanged(left(task, kept), view) if isinstance(environment, TirFormat) else ()
 
 
 async def _run_foreign(program: Program, sandbox: Sandbox, limits: Limits, weak: bool) -> Execution:
@@ -239,6 +268,20 @@ def _difference(recorded: RecordedPassage, now: Execution) -> str:
         if before != after:
             return f"{name} was {_excerpt(before, after)} and is now {_excerpt(after, before)}"
     return ""
+
+
+def _exchanged_difference(recorded: RecordedPassage, now: Sequence[Execution]) -> str:
+    """Return the first difference of the run with other responses; empty without one, or without such a run.
+
+    Its exit code and signal are not recorded.
+    """
+    if recorded.exchanged is None or len(now) < 2:
+        return ""
+    again = recorded.model_copy(
+        update={"exit_code": now[1].exit_code, "signal": now[1].signal, **recorded.exchanged}
+    )
+    difference = _difference(again, now[1])
+    return difference and f"with other responses, {difference}"
 
 
 def _excerpt(value: object, other: object) -> str:

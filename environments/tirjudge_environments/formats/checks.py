@@ -127,7 +127,7 @@ class ChecksFormat(TirFormat):
         if not isinstance(reading, RunCode):
             # The turn ended: whatever it says, no response was seen, so it gives no verdict.
             source = _written_check(completion.text) or EMPTY
-            reading = RunCode(source, self._bindings(task, view), exchanged=self._exchanged(task, view))
+            reading = RunCode(source, self._bindings(task, view), exchanged=self.exchanged(task, view))
         return replace(reading, opened=False, is_check=True, repairable=not repairs)
 
     def show(self, request: RunCode, outcome: Execution | Refused) -> str:

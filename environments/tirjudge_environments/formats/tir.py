@@ -227,7 +227,7 @@ class TirFormat(Rewarded, ABC):
                     self._bindings(task, view),
                     opened,
                     end=turn.request_end,
-                    exchanged=self._exchanged(task, view),
+                    exchanged=self.exchanged(task, view),
                 )
         # A stop string without a program, such as the end of another fence, is only a pause within the turn.
         if completion.finish is Finish.STOP:
@@ -345,7 +345,7 @@ class TirFormat(Rewarded, ABC):
         named = {f"response_{letter(i).lower()}": response for i, response in enumerate(responses)}
         return bound | named | {"responses": responses}
 
-    def _exchanged(self, task: JudgeTask, view: View) -> tuple[dict[str, Any], ...]:
+    def exchanged(self, task: JudgeTask, view: View) -> tuple[dict[str, Any], ...]:
         """Return the variables of further runs with other responses; empty if the format needs none."""
         return ()
 
@@ -367,7 +367,7 @@ class TirFormat(Rewarded, ABC):
             arguments["code"],
             self._bindings(task, view),
             call_id=call.id,
-            exchanged=self._exchanged(task, view),
+            exchanged=self.exchanged(task, view),
         )
 
     def _answers(self, task: JudgeTask) -> int:

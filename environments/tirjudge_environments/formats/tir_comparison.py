@@ -82,7 +82,7 @@ class TirChoice(TirFormat):
     def _needs_evidence(self, task: JudgeTask) -> bool:
         return self.evidence == "required" and self.uses_tools(task) and task.domain not in NO_TOOL_DOMAINS
 
-    def _exchanged(self, task: JudgeTask, view: View) -> tuple[dict[str, Any], ...]:
+    def exchanged(self, task: JudgeTask, view: View) -> tuple[dict[str, Any], ...]:
         if self.evidence == "off":
             return ()
         return (self._bindings(task, replace(view, order=(*view.order[1:], view.order[0]))),)

@@ -76,7 +76,7 @@ class TirPointwise(TirFormat):
             return None
         return Verdict(scores={view.order[0]: float(answer)})
 
-    def _exchanged(self, task: JudgeTask, view: View) -> tuple[dict[str, Any], ...]:
+    def exchanged(self, task: JudgeTask, view: View) -> tuple[dict[str, Any], ...]:
         if self.evidence == "off":
             return ()
         alone, shown = replace(view, order=(0,)), view.order[0]

@@ -122,6 +122,43 @@ def test_tampering_is_found(judged: Path) -> None:
     assert {one["program"] for one in found["not_same"]} == {1}
 
 
+_LONGEST = "print('ABC'[max(range(len(responses)), key=lambda n: len(responses[n]))])"
+_CHECK = "def check(response):\n    return ['o' in response, len(response) > 3]"
+OTHER_RESPONSES: dict[str, tuple[str, str, list[str], dict[str, Any]]] = {
+    "pair": (_LONGEST, "A", ["one", "two and more"], {"order": "both"}),
+    "list": (_LONGEST, "A", ["one", "two and more", "three"], {"order": "given"}),
+    "single": ("print('pass' if response else 'fail')", "10", ["one"], {}),
+    # The program gives an empty answer the same, so that it ran for another one too.
+    "other": ("print('fail' if 'A week' in response else 'pass')", "10", ["one"], {}),
+    # An empty answer among several is no other response.
+    "left": ("print('three' in response)", "10", ["one", "", "three"], {"format": "tir-pointwise"}),
+    "criteria": (_LONGEST, "A", ["one", "two and more"], {"order": "random"}),
+    "check": (_CHECK, "", ["one", "one and more"], {"format": "checks-pairwise"}),
+}
+
+
+@pytest.mark.parametrize("name", OTHER_RESPONSES)
+def test_the_run_with_other_responses_is_made_again_too(name: str, tmp_path: Path) -> None:
+    """It says whether a program decided a verdict, and anybody could write its output into a file."""
+    program, verdict, responses, options = OTHER_RESPONSES[name]
+    row = {"id": "x", "prompt": "p", "responses": responses, "reference": "r"}
+    if name == "criteria":
+        row |= {"criteria": ["long", "longer"], "tools": [{"type": "function", "function": {"name": "f"}}]}
+        program = f"assert reference == 'r' and tools[0]['function']['name'] == 'f'\n{program}"
+    path = judge_to(tmp_path / "x.jsonl", [row], asking(program, lambda shown: verdict), **options)
+    honest = record(path)
+    assert honest["same"] == honest["programs"] > 0
+
+    def forge(rows: list[dict[str, Any]]) -> None:
+        assert programs(rows[0])[0]["exchanged"]["status"] == "ok"
+        programs(rows[0])[0]["exchanged"]["stdout"] = "forged\n"
+
+    edit(path, forge)
+    (found,) = (one for one in record(path)["not_same"] if one["outcome"] != "verdict changed")
+    assert found["outcome"] == "different"
+    assert found["reason"].startswith("with other responses, stdout was 'forged\\n' and is now ")
+
+
 def test_a_file_without_programs_has_its_verdicts_read_again(tmp_path: Path) -> None:
     rows = [{"id": "x", "prompt": "p", "responses": ["a", "b"]}]
     path = judge_to(tmp_path / "out.jsonl", rows, lambda _: "<preference>A</preference>")
@@ -243,4 +280,4 @@ def test_weak_isolation_is_refused_before_a_program_runs(
 
     found, sources = asyncio.run(outcomes())
     assert found == ["same"] * 2
-    assert len(sources) == 4
+    assert len(sources) == 5  # one of them with other responses too
