@@ -209,9 +209,9 @@ def audited(
 def _agrees(decided: Sequence[float | None], judged: JudgedCriterion) -> bool | None:
     """Return whether a model's verdict on a criterion is that of a checker; None if it cannot tell.
 
-    Of responses that were compared, a choice says nothing about responses that all pass or all fail.
+    A guess says nothing, nor does a choice of compared responses that all pass or all fail.
     """
-    if None in judged.satisfied or None in decided:
+    if None in judged.satisfied or None in decided or judged.decided is False:
         return None
     if judged.satisfied_from is not None:
         return list(decided) == list(judged.satisfied)

@@ -171,7 +171,7 @@ class JudgeEngine:
         asked = replace(
             result.episode.task, criteria=tuple(result.criteria[one].criterion for one in numbers)
         )
-        model = await self._jury.judge(name, asked, order, evidence=False)
+        model = await self._jury.judge(name, asked, order, evidence=self.tie_guesses)
         compared = audited([result.criteria[one] for one in numbers], model.criteria, numbers)
         return replace(result, audit=tuple(compared), audit_usage=model.usage)
 

@@ -125,7 +125,7 @@ class AuditedCriterion(Recorded):
     criterion: Index
     """Index of the criterion in the row."""
     agrees: bool | None
-    """None if the model gave no verdict, or compared responses that all pass or all fail."""
+    """None if the model gave no verdict or guessed, or compared responses that all pass or all fail."""
     satisfied: list[Annotated[float, Field(ge=0, le=1)] | None]
     """For each response as in `JudgedCriterion`, by the model."""
     stop: Text

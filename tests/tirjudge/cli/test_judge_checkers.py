@@ -12,6 +12,7 @@ from click.testing import Result
 
 from tests.tirjudge.endpoint_server import EndpointServer, chat
 from tests.tirjudge.judge_command import FAST, command, results, write_rows
+from tests.tirjudge.judged_files import asking, judge_to
 from tirjudge import Judge
 from tirjudge_environments.checkers.file import Checker, CheckerFile, Measurement
 
@@ -202,6 +203,27 @@ def test_an_audit_asks_about_the_same_rows_every_time_and_can_end_the_run(
     assert {row["id"] for row in judged if row.get("audit")} <= audited
     assert judge(server, rows, file, "--order", "given", "--audit", 0.25).exit_code == 0
     assert {row["id"] for row in results(tmp_path / "out.jsonl") if row.get("audit")} == audited
+
+
+@pytest.mark.parametrize(
+    ("given", "agrees"),
+    [
+        ({"undecided": "tie"}, None),
+        ({"undecided": "tie", "confidence": "evidence", "abstain_below": 0.5}, None),
+        ({"undecided": "guess"}, False),
+    ],
+)
+def test_a_guess_says_nothing_against_a_checker_where_guesses_are_ties(
+    file: Path, tmp_path: Path, given: dict[str, Any], agrees: bool | None
+) -> None:
+    row = {"prompt": "p", "responses": ["one two", "one"], "criteria": ["at least 2 words"]}
+    options = {"order": "given", "checkers": str(file), "audit": 1.0, **given}
+    output = tmp_path / "out.jsonl"
+    (found,) = results(judge_to(output, [row], lambda context: "<preference>B</preference>", **options))
+    assert (found["verdict"], found["decided"], found["audit"][0]["agrees"]) == ("A", True, agrees)
+    checks = asking("print('A' if len(response_a) > len(response_b) else 'B')", lambda shown: "A")
+    (found,) = results(judge_to(tmp_path / "decided.jsonl", [row], checks, **options))
+    assert found["audit"][0]["agrees"] is True
 
 
 def test_the_file_is_part_of_the_settings_and_only_what_decides_counts(
