@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Self
+from typing import Literal, Self
 
 import pytest
 
@@ -85,6 +85,15 @@ def test_score_and_rank() -> None:
     with Judge(generator=ScriptedGenerator(first_shown), tools=False, order="given") as judge:
         assert judge.rank("p", ["x", "y", "z"]).ranking == (0,)
         assert judge.rank([{"role": "user", "content": "p"}], ["x", "y"]).verdict == "A"
+
+
+@pytest.mark.parametrize(("undecided", "ranking"), [("tie", ()), ("guess", (1, 2, 0))])
+def test_guesses_rank_nothing_where_they_are_ties(
+    undecided: Literal["tie", "guess"], ranking: tuple[int, ...]
+) -> None:
+    with Judge(generator=ScriptedGenerator(scoring), undecided=undecided) as judge:
+        result = judge.rank("p", ["bad", "best", "good"], pointwise=True)
+    assert (result.decided, result.ranking) == (False, ranking)
 
 
 def test_a_format_excludes_another_kind() -> None:

@@ -86,9 +86,10 @@ class Judgment:
     def ranking(self) -> tuple[int, ...]:
         """Candidates, best first: all that have scores, or else only the chosen one.
 
-        Equal scores keep the order given. Empty for a verdict that was left open.
+        Equal scores keep the order given. Empty for a verdict that was left open, and for a tie in place of a
+        guess.
         """
-        if self.is_open:
+        if self.is_open or self.guess:
             return ()
         # Criteria without a verdict may leave the aggregate of a chosen response open.
         if self.scores and self.scores.keys() >= set(self.best):
