@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 from tirjudge.judging.abstention import Abstention
 from tirjudge.judging.checked import UNCHECKED, Checked
 from tirjudge.judging.combining import by_criteria, self_consistency
-from tirjudge.judging.judgment import Judgment
+from tirjudge.judging.judgment import Judgment, verdict_name
 from tirjudge.judging.juror import Juror
 from tirjudge.records.verdicts import JurorVerdict
 from tirjudge.rollout import all_or_none
@@ -89,6 +90,8 @@ class Jury:
 def juror_verdict(juror: Juror, judged: Judgment, first: int) -> JurorVerdict:
     """Return the record of a juror's verdict; its samples are numbered from `first` in the row."""
     judged = judged.tied_without_evidence() if juror.tie_guesses else judged
+    known: dict[str, Any] = {} if judged.decided is None else {"decided": judged.decided}
+    known |= {"guess": guess} if (guess := verdict_name(judged.guess)) else {}
     return JurorVerdict(
         model=juror.name,
         weight=juror.weight,
@@ -99,4 +102,5 @@ def juror_verdict(juror: Juror, judged: Judgment, first: int) -> JurorVerdict:
         samples=list(range(first, first + 1 + len(judged.further))),
         prompt_tokens=judged.usage.prompt_tokens,
         completion_tokens=judged.usage.completion_tokens,
+        **known,
     )

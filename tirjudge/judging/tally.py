@@ -35,7 +35,8 @@ class JurorTally:
     def add(self, verdict: Mapping[str, Any], row: Mapping[str, Any]) -> None:
         """Count the verdict of the model in a row of a result file."""
         self.rows += 1
-        self.deciding += verdict["stop"] == "verdict" and verdict["verdict"] == row["verdict"]
+        answered = verdict["stop"] == "verdict" and not verdict.get("guess")
+        self.deciding += answered and verdict["verdict"] == row["verdict"]
         self.without += verdict["stop"] != "verdict"
         if verdict["correct"] is not None:
             self.credits.add(verdict["correct"], prompt_cluster(row.get("prompt")))

@@ -244,6 +244,8 @@ def jury_text(row: ResultRow) -> str:
         scores = ":".join("-" if score is None else f"{score:.3g}" for score in one.scores or ())
         notes = [f"weight {one.weight:g}"] if one.weight != 1 else []
         notes += [f"confidence {one.confidence:.3g}"] if one.confidence is not None else []
+        notes += [f"guess {one.guess}"] if one.guess else []
+        notes += ["undecided"] if one.decided is False and one.stop == "verdict" and not one.guess else []
         named = " ".join(filter(None, (one.verdict, scores))) or one.stop
         parts.append(printable(f"{one.model} {named}" + (f" ({', '.join(notes)})" if notes else "")))
     return " · ".join(parts)

@@ -141,6 +141,9 @@ class JurorVerdict(Recorded):
     """Weight of its vote."""
     verdict: Text | None
     """The letter of the best response, `tie`, or None."""
+    decided: bool | None = None
+    guess: Text = ""
+    """As in `ResultRow`, of this model alone."""
     scores: list[float | None] | None = None
     """For each response its mean score; None if the model gave none."""
     correct: float | None = None

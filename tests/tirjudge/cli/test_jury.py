@@ -82,6 +82,40 @@ def test_the_verdict_is_that_of_most_models(tmp_path: Path, endpoint: EndpointSe
     assert "one, three" in scored
 
 
+def test_guesses_of_models_are_neither_votes_nor_agreement_where_they_are_ties(
+    tmp_path: Path, endpoint: EndpointServer
+) -> None:
+    """One model always guesses A and the other B, but for a row whose program both believe."""
+
+    def guessing(body: dict[str, Any]) -> dict[str, Any]:
+        said = body["messages"][-1]["content"]
+        if "Question 0" in said:
+            return chat("```python\nprint('A' if response_a > response_b else 'B')\n```\n")
+        letter = "AB"[body["model"] == "two"]
+        return chat(f"<preference>{'B' if len(body['messages']) > 1 else letter}</preference>")
+
+    endpoint.script = guessing
+    models = ("--base-url", endpoint.url, "--model", "one", "--model", "two", "--order", "given", *FAST)
+    file = rows(tmp_path)
+    run = invoke("judge", file, *models, "--undecided", "tie", folder=tmp_path)
+    assert "decided by a program 1 of 6 rows; 5 undecided, counted as ties" in run.stdout
+    assert "one: has the verdict of 1 of 6 rows" in run.stdout
+    assert "one and two: 100.0% equal verdicts" in run.stdout
+    assert "Krippendorff's alpha of 1 rows" in run.stdout
+    found = {row["id"]: row for row in results(tmp_path / "rows.verdicts.jsonl")}
+    kept = ("verdict", "decided", "guess")
+    assert [[one.get(name) for name in kept] for one in found["r1"]["jury"]] == [
+        ["tie", False, "A"],
+        ["tie", False, "B"],
+    ]
+    assert [[one.get(name) for name in kept] for one in found["r0"]["jury"]] == [["B", True, None]] * 2
+    shown = invoke("show", "rows.verdicts.jsonl", "r1", folder=tmp_path).stdout
+    assert "jury: one tie (guess A) · two tie (guess B)" in shown
+    invoke("judge", file, *models, "--overwrite", folder=tmp_path)
+    shown = invoke("show", "rows.verdicts.jsonl", "r1", folder=tmp_path).stdout
+    assert "jury: one A (undecided) · two B (undecided)" in shown
+
+
 def test_votes_have_weights(tmp_path: Path, endpoint: EndpointServer) -> None:
     """Model one outvotes the two others with a weight of 3, and ties with them at 2."""
     endpoint.script = voting

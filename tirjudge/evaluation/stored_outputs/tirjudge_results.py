@@ -315,9 +315,13 @@ def _voters(row: Record) -> list[Mapping[str, Any]]:
 
 
 def _jury(row: Record, candidates: int) -> dict[str, tuple[int, ...]]:
-    """Return the first place of each model of a jury; none if one model decided alone."""
+    """Return the first place of each model of a jury, empty for a guess in whose place a tie stands.
+
+    There is none if one model decided alone.
+    """
     voters = _voters(row) if candidates > 1 else []
-    return {one["model"]: read_choice(one["verdict"], candidates) for one in voters if len(voters) > 1}
+    verdicts = {one["model"]: None if one.get("guess") else one["verdict"] for one in voters}
+    return {model: read_choice(one, candidates) for model, one in verdicts.items() if len(voters) > 1}
 
 
 def _sources(row: Record, candidates: int) -> tuple[str, ...]:
