@@ -61,12 +61,16 @@ def _outcome(row: JudgedRow) -> tuple[str, str]:
     scores = [score for vote in row.votes for score in vote.scores.values()]
     if not best and not scores:
         return "error", f"no verdict: {', '.join(sorted({vote.stop for vote in row.votes}))}"
+    undecided = ", undecided" if row.decided is False else ""
     if row.candidates < 2:
-        return "", f"scores: {', '.join(f'{score:g}' for score in scores)}"
+        return "", f"scores: {', '.join(f'{score:g}' for score in scores)}{undecided}"
     # A single response should pass, unless its label says that it fails.
     label = 1 if row.label is None and row.passes else row.label
     right = len(best) > 1 if row.tied else label is None or best == (label,)
-    verdict, meant = f"verdict {_named(row, best)}", "tie" if label is None else _named(row, (label,))
+    verdict, meant = (
+        f"verdict {_named(row, best)}{undecided}",
+        "tie" if label is None else _named(row, (label,)),
+    )
     return ("", verdict) if right else ("failure", f"{verdict}, not {meant}")
 
 

@@ -270,6 +270,8 @@ def criterion_text(criterion: JudgedCriterion) -> str:
     if criterion.stop != "verdict":
         reason = f"{criterion.stop}: {criterion.detail}" if criterion.detail else criterion.stop
         found.append(f"no verdict: {printable(reason)}")
+    elif criterion.decided is False:
+        found.append("undecided")
     return ", ".join(found)
 
 

@@ -151,6 +151,22 @@ def test_single_responses_and_files_of_others_are_test_cases_too(
     assert [one[1] for one in suite(tmp_path / "ci.xml").values()] == [None, Failure, None]
 
 
+def test_a_test_case_says_that_no_program_decided_it(tmp_path: Path, endpoint: EndpointServer) -> None:
+    endpoint.script = lambda body: chat("<preference>A</preference>")
+    rows = [{"id": id, "prompt": "p", "responses": ["x", "y"], "label": id} for id in ("A", "B", "tie")]
+    write_rows(tmp_path / "rows.jsonl", rows)
+    words = ("rows.jsonl", "--order", "given", "--junit", "ci.xml", *through(endpoint))
+    judge(tmp_path, *words)
+    assert {id: case[2] for id, case in suite(tmp_path / "ci.xml").items()} == {
+        "A": "verdict A, undecided",
+        "B": "verdict A, undecided, not B",
+        "tie": "verdict A, undecided, not tie",
+    }
+    judge(tmp_path, *words, "--undecided", "tie", "--overwrite")
+    found = suite(tmp_path / "ci.xml")["tie"]
+    assert found[1:] == (None, "verdict tie, undecided")
+
+
 def test_win_rates_are_shown_by_domain(tmp_path: Path, endpoint: EndpointServer) -> None:
     endpoint.script = lambda body: chat(
         f"<preference>{'B' if 'odd' in str(body['messages'][-1]) else 'A'}</preference>"

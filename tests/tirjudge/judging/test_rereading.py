@@ -13,6 +13,7 @@ import pytest
 from tests.tirjudge.judged_files import edit, judge_to
 from tirjudge.judging.rereading import Rereading, relabelled, row_task
 from tirjudge.records.result_row import read_result_rows
+from tirjudge.records.text import criterion_text
 from tirjudge.storage.result_file import record_settings
 from tirjudge_environments import Context, environment_names
 
@@ -131,6 +132,9 @@ def test_a_row_whose_guesses_are_ties_is_read_again(
     (judged,) = [json.loads(line) for line in path.read_text().splitlines()]
     assert (judged["verdict"], judged["scores"], judged.get("decided")) == expected
     assert [one.get("decided") for one in judged["criteria"]] == decided
+    ((row_of_file, _),) = read_result_rows(path)
+    said = [criterion_text(one).endswith(", undecided") for one in row_of_file.criteria]
+    assert said == [one is False for one in decided]
     assert Rereading.of(path).changed == []
     edit(path, lambda rows: change_row(rows[0]))
     assert Rereading.of(path).changed
