@@ -67,10 +67,8 @@ def _outcome(row: JudgedRow) -> tuple[str, str]:
     # A single response should pass, unless its label says that it fails.
     label = 1 if row.label is None and row.passes else row.label
     right = len(best) > 1 if row.tied else label is None or best == (label,)
-    verdict, meant = (
-        f"verdict {_named(row, best)}{undecided}",
-        "tie" if label is None else _named(row, (label,)),
-    )
+    verdict = f"verdict {_named(row, best)}{undecided}"
+    meant = "tie" if label is None else _named(row, (label,))
     return ("", verdict) if right else ("failure", f"{verdict}, not {meant}")
 
 

@@ -432,8 +432,7 @@ def read_result_row(fields: Mapping[str, Any], where: str) -> ResultRow:
     try:
         return ResultRow.model_validate(fields)
     except ValidationError as error:
-        fault = first_fault(error)
-        raise ValueError(f"{where}: not a row of a result file of tirjudge judge ({fault})") from None
+        raise ValueError(f"{where}: not a row that tirjudge judge writes ({first_fault(error)})") from None
 
 
 def read_result_rows(path: Path) -> Iterator[tuple[ResultRow, Mapping[str, Any]]]:

@@ -191,7 +191,7 @@ def test_flips_are_counted_in_pairs(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"other\.jsonl: row '1/x': .*its tags name no attack"):
         count_flips(other)
     broken = write_rows(tmp_path / "broken.jsonl", [judged("x", "1", 0), {"id": "2"}])
-    with pytest.raises(ValueError, match=r"broken\.jsonl:2: not a row of a result file"):
+    with pytest.raises(ValueError, match=r"broken\.jsonl:2: not a row that tirjudge judge writes"):
         count_flips(broken)
 
 

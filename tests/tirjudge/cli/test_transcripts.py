@@ -77,8 +77,8 @@ def test_a_judged_transcript_is_not_judged_again_and_a_changed_one_is_refused(
 def test_show_draws_the_transcript(judged: Path) -> None:
     run = invoke("show", "out.jsonl", "weather", folder=judged, COLUMNS="200")
     lines = [line.rstrip() for line in run.stdout.splitlines()]
-    (heading,) = (line for line in lines if line.startswith("[message 2: result of get_weather, id c1]"))
-    assert lines[lines.index(heading) + 1].split("  ")[0] == "12 degrees"
+    (heading,) = (line for line in lines if line.startswith("    [message 2: result of get_weather, id c1]"))
+    assert lines[lines.index(heading) + 1].strip().split("  ")[0] == "12 degrees"
     assert "[message 3: assistant]" in run.stdout
     assert "Paris is warmer." in run.stdout
     assert "more cities: A" in run.stdout
