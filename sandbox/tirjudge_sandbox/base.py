@@ -190,7 +190,7 @@ class Sandbox(Protocol):
 
 
 class OthersSandbox:
-    """The base class of a sandbox over one that somebody else opens and closes, or over none."""
+    """A base class for sandboxes that close nothing: the owner of an inner sandbox closes it."""
 
     async def __aenter__(self) -> Self:
         return self

@@ -12,7 +12,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
-from functools import partial
+from functools import cached_property, partial
 from itertools import chain, islice
 from pathlib import Path
 from typing import Annotated, Any
@@ -182,7 +182,7 @@ def _drawn(rows: Iterator[_Found], count: int, seed: int) -> Iterator[_Found]:
         yield found
 
 
-@dataclass(slots=True)
+@dataclass
 class _Selection:
     """The rows of a file that fit all options, and what is said about the others at the end."""
 
@@ -193,7 +193,6 @@ class _Selection:
     failed: bool
     program_failed: bool
     decided: bool | None
-    _apart: Collection[str] | None = None
     _is_far: Callable[[ResultRow], bool] | None = None
     _total: int = 0
     _others: set[str] = field(default_factory=set)
@@ -223,15 +222,13 @@ class _Selection:
             and (not self.decided or row.id not in self.apart)
         )
 
-    @property
+    @cached_property
     def apart(self) -> Collection[str]:
-        """The ids of the rows that the summary counts apart from those that programs decided."""
-        if self._apart is None:
-            evidence = EvidenceTally()
-            for row, fields in chain.from_iterable(map(read_result_rows, self.files)):
-                evidence.add(fields, row.correct, row.label, prompt_cluster(fields.get("prompt")))
-            self._apart = evidence.apart
-        return self._apart
+        """The ids of the rows that a copied program or the rule about empty answers decided."""
+        evidence = EvidenceTally()
+        for row, fields in chain.from_iterable(map(read_result_rows, self.files)):
+            evidence.add(fields, row.correct, row.label, prompt_cluster(fields.get("prompt")))
+        return evidence.apart
 
     def _far(self, row: ResultRow) -> bool:
         """Return True for a score that is far from people's rating, by the scale of the whole file."""

@@ -194,20 +194,21 @@ async def _again(
     Raises ValueError if the sandbox fails, and if the file lacks a part of the program.
     """
     text, bindings = recorded.program.text, recorded.row.variables(recorded.program)
-    found = list[Execution]()
     if recorded.program.tool:
-        found.append(await called(RunTests(sandbox, limits), text, bindings=bindings, seed=seed))
+        found = [await called(RunTests(sandbox, limits), text, bindings=bindings, seed=seed)]
         if found[0].status is Status.OK:
             _require_isolation(found[0], weak)
-    text = completed(text) if recorded.program.is_check else text
-    for other in () if recorded.program.tool else ({}, *_exchanged(recorded)):
-        program, room = program_of(text, {**bindings, **other}, limits, seed=seed)
-        found[1:] = [await _run_foreign(program, sandbox, room, weak)]
-        # As when judging, the first output that differs says enough.
-        if found[0].status is not Status.OK or (
-            found[-1].status is Status.OK and found[-1].stdout != found[0].stdout
-        ):
-            break
+    else:
+        text = completed(text) if recorded.program.is_check else text
+        program, room = program_of(text, bindings, limits, seed=seed)
+        found = [await _run_foreign(program, sandbox, room, weak)]
+        for other in _exchanged(recorded) if found[0].status is Status.OK else ():
+            program, room = program_of(text, {**bindings, **other}, limits, seed=seed)
+            again = await _run_foreign(program, sandbox, room, weak)
+            found = [found[0], again]
+            # As when judging, the first output that differs says enough.
+            if again.status is Status.OK and again.stdout != found[0].stdout:
+                break
     if failed := [one.detail for one in found if one.status is Status.SANDBOX_FAILED]:
         raise ValueError(failed[0])
     return found

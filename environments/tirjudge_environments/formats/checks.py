@@ -110,13 +110,13 @@ class ChecksFormat(TirFormat):
     def read(self, task: JudgeTask, view: View, completion: Completion) -> Reading:
         repairs = len(completion.outputs) == 1 and completion.outputs[0].rstrip().endswith(_repair())
         text, thinks = completion.text, completion.text.lstrip().startswith(THINK)
-        behind = without_thinking(text) if thinks or repairs or not completion.outputs else text
-        if thinks or behind != text:
-            if behind == text and completion.finish is Finish.STOP:
-                return Continue()
+        answer = without_thinking(text) if thinks or repairs or not completion.outputs else text
+        ended = answer != text
+        if thinks and not ended and completion.finish is Finish.STOP:
+            return Continue()
+        if thinks or ended:
             # A draft in the thinking is no function yet. Blanks in its place keep the offsets of the rest.
-            behind = f"\n{behind}" if behind != text else ""
-            completion = replace(completion, text=behind.rjust(len(text)))
+            completion = replace(completion, text=(f"\n{answer}" if ended else "").rjust(len(text)))
         reading = super().read(task, view, completion)
         if completion.outputs and not repairs:
             if not isinstance(reading, RunCode):

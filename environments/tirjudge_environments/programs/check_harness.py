@@ -139,12 +139,15 @@ def spaced(text):
 
 
 def cut(fault):
-    """Cut an error where it goes on as a response does, by three words or a long one that CHECK lacks."""
-    texts, kind = list(map(spaced, shown)), re.match("[A-Za-z]{1,25}Error: |", fault)
+    """Return an error up to where it repeats a response: three words, or one of 12 characters or more.
+
+    Words that stand in CHECK are the judge's own.
+    """
+    own, texts, kind = spaced(CHECK), list(map(spaced, shown)), re.match("[A-Za-z]{1,25}Error: |", fault)
     parts = re.compile(r"(?<![^\W_])(?=([^\W_]{12,}|[^\W_]+(?:[\W_]+[^\W_]+){2}))")
     for found in parts.finditer(fault, kind.end()):
         part = spaced(found[1])
-        if part not in spaced(CHECK) and any(part in text for text in texts):
+        if part not in own and any(part in text for text in texts):
             return f"{fault[:found.start()]}..."
     return fault
 

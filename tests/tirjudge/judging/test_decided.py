@@ -128,7 +128,7 @@ def test_checkers_decide_no_row_that_has_no_verdict(together: bool) -> None:
     [
         # Both satisfy the checked criterion, and two guesses cancel each other.
         ((1.0, 1.0), [(0, False), (1, False)], ("tie", False)),
-        # What a checker decided for A is undone by a guess for B, or by a program.
+        # A checker decided for A. A guess for B, or a program for B, makes the row a tie.
         ((1.0, 0.0), [(1, False)], ("tie", False)),
         ((1.0, 0.0), [(1, True)], ("tie", True)),
         ((1.0, 1.0), [], ("tie", True)),
@@ -137,7 +137,7 @@ def test_checkers_decide_no_row_that_has_no_verdict(together: bool) -> None:
 def test_no_checker_decides_a_tie_that_guesses_make(
     passing: tuple[float, ...], against: list[tuple[int, bool]], expected: tuple[str, bool]
 ) -> None:
-    """Where guesses count as verdicts."""
+    """With `--undecided guess`, where a guess counts as a verdict."""
     parts = [judged(view((0, 1), choice, decides=decides)) for choice, decides in against]
     task = replace(PAIR, criteria=tuple(Criterion(text=f"c{n}") for n in range(1 + len(parts))))
     none = view((0, 1), None, decides=False)
