@@ -118,13 +118,6 @@ def test_an_ambiguous_name_is_refused_with_a_hint() -> None:
         open_benchmark("judgebnch")
 
 
-def test_a_benchmark_that_is_not_on_the_hub_asks_for_a_file() -> None:
-    with pytest.raises(ValueError, match="give --data test=FILE"):
-        BenchmarkRows(open_benchmark("followbench-eval"))
-    with pytest.raises(ValueError, match="judgebench has no part 'gpt-4'; there are gpt, claude"):
-        BenchmarkRows(open_benchmark("judgebench"), ["gpt-4"])
-
-
 def test_conflicts_of_ppe_are_pairs_of_a_right_and_a_wrong_response(tmp_path: Path) -> None:
     row = {
         "question_id": "q",

@@ -273,18 +273,6 @@ def test_alpaca_eval_files_of_several_models_are_paired_by_model(tmp_path: Path)
     assert " by " in shown
 
 
-def test_the_same_instruction_twice_is_not_two_rows(tmp_path: Path) -> None:
-    run = write(tmp_path / "run.jsonl", [annotation(1, 1.2), annotation(1, 1.4)])
-    done = command("score", run, code=2)
-    assert "two rows have the id 'Instruction 1 #" in done.stderr
-
-
-def test_a_comparison_without_scipy_says_what_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(__import__("sys").modules, "scipy.special", None)
-    with pytest.raises(ValueError, match=r"pip install 'tirjudge\[eval\]'"):
-        compared("tir", [pair("a", (0,))], [pair("a", (1,))])
-
-
 @pytest.mark.parametrize("rows", [10_000, pytest.param(100_000, marks=pytest.mark.soak)])
 @pytest.mark.parametrize("name", every(3, ["three-class", "tir", "net-vote"]))
 def test_many_rows_are_compared_in_seconds(name: str, rows: int) -> None:

@@ -25,7 +25,6 @@ from tirjudge.evaluation.judges import judges_agreement
 from tirjudge.evaluation.protocols import open_protocol
 from tirjudge.evaluation.scoring import compare, score
 from tirjudge.evaluation.significance import clustered_mcnemar
-from tirjudge.statistics.clusters import quantile
 from tirjudge.statistics.estimators import Credits
 from tirjudge.statistics.proportions import wilson_interval
 
@@ -199,11 +198,6 @@ def test_the_clustered_test_is_the_one_of_durkalski() -> None:
     assert clustered_mcnemar(np.zeros(4), np.arange(4)) == 1.0
 
 
-@pytest.mark.parametrize("clusters", [5, 10, 40, 200])
-def test_the_quantile_is_students(clusters: int) -> None:
-    assert quantile(clusters) == pytest.approx(t.ppf(0.975, clusters - 1), abs=0.01)
-
-
 @pytest.fixture(scope="module")
 def cases() -> list[coverage.Case]:
     return [*equal_cases()]
@@ -285,22 +279,6 @@ def test_unlabelled_runs_say_that_accuracy_needs_labels(tmp_path: Path) -> None:
     done = command("compare", first, second)
     assert "accuracy needs labels, and no row has one" in done.stderr
     assert "syntax errors -" not in done.stdout
-
-
-def test_several_models_have_a_win_rate_each(tmp_path: Path) -> None:
-    rows = [
-        {
-            "instruction": f"i{n}",
-            "generator_1": "base",
-            "generator_2": f"m{n % 2}",
-            "output_2": "b",
-            "preference": 1.0 + n % 2,
-        }
-        for n in range(20)
-    ]
-    (record,) = json.loads(command("score", write(tmp_path / "a.jsonl", rows), "--json").stdout)
-    figures = record["figures"]
-    assert (figures["win rate of m0"]["value"], figures["win rate of m1"]["value"]) == (0, 1)
 
 
 def test_a_mean_of_samples_is_a_share() -> None:

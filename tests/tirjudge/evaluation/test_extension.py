@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 
-from tirjudge.evaluation.protocols import open_protocol
 from tirjudge.evaluation.stored_outputs import open_replay
 from tirjudge.evaluation.stored_outputs.tirjudge_results import score_range
 
@@ -30,8 +29,6 @@ class Seven:
 ENTRY_POINTS = """
 [tirjudge.environments]
 seven = mint_scores:Seven
-[tirjudge.protocols]
-luck = mint_protocol:LUCK
 [tirjudge.stored_outputs]
 tosses = mint_format:TOSSES
 """
@@ -40,10 +37,9 @@ tosses = mint_format:TOSSES
 @pytest.fixture
 def mint(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """An installed third-party package."""
-    (tmp_path / "mint_protocol.py").write_text("import no_such_module\n")
     (tmp_path / "mint_format.py").write_text(FORMAT)
     (tmp_path / "mint_scores.py").write_text(SCORES)
-    for name in ("mint_protocol", "mint_format", "mint_scores"):
+    for name in ("mint_format", "mint_scores"):
         monkeypatch.delitem(sys.modules, name, raising=False)
     metadata = tmp_path / "mint-1.0.dist-info"
     metadata.mkdir()
@@ -66,11 +62,3 @@ def test_scores_of_a_format_of_another_package_have_its_scale(mint: Path) -> Non
     assert score_range("seven", criteria=False) == (1, 7)
     assert score_range("seven", criteria=True) == (0, 1), "a share of the criteria"
     assert score_range("six", criteria=False) is None
-
-
-def test_an_entry_that_cannot_be_imported_is_named(mint: Path) -> None:
-    with pytest.raises(
-        ValueError, match=r"^protocol 'luck': cannot import mint_protocol:LUCK: No module named"
-    ):
-        open_protocol("luck")
-    assert open_protocol("tir").card.name == "tir", "other protocols do not depend on it"

@@ -22,7 +22,6 @@ from tirjudge.evaluation.scoring import Estimate, score
 from tirjudge.judging.tally import Tally
 from tirjudge.selection.best_of_n import Picked, SolvedTally
 from tirjudge.selection.grading import CandidateSet, Grade
-from tirjudge.statistics.proportions import Proportion
 from tirjudge_environments import JudgeTask, Message
 
 RIGHT, WRONG, TIE = (0,), (1,), (0, 1)
@@ -257,10 +256,6 @@ def test_the_accuracy_of_a_judged_file_has_the_interval_of_its_row_values() -> N
         )
     assert (tally.accuracy.rate, tally.accuracy.n) == (pytest.approx(160 / 300), 300)
     assert tally.accuracy.interval == pytest.approx(bootstrapped(credits), abs=0.004)
-
-
-def test_no_votes_have_no_rate() -> None:
-    assert Proportion.of_rows(np.zeros(3), np.zeros(3)) == Proportion(0, 0)
 
 
 ROWS: dict[str, list[JudgedRow]] = {

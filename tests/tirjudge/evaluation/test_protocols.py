@@ -15,7 +15,7 @@ from tests.tirjudge.judged_pairs import AB, figures, pair, random_pairs, sampled
 from tirjudge.evaluation.judged_rows import Cost, JudgedRow, Preference, Unscorable, Vote
 from tirjudge.evaluation.protocols import PROTOCOLS, all_protocols, open_protocol, protocol_names
 from tirjudge.evaluation.protocols.agreement import cohen_kappa, confusion, macro
-from tirjudge.evaluation.scoring import compare, score
+from tirjudge.evaluation.scoring import score
 
 
 @pytest.mark.parametrize("seed", range(5))
@@ -245,20 +245,6 @@ def test_win_rate_and_its_standard_error(seed: int) -> None:
     assert scored["discrete win rate"] == pytest.approx(discrete)
 
 
-def test_comparison_pairs_rows_by_id() -> None:
-    protocol = open_protocol("first-order")
-    before = [pair(str(number), (0,) if number % 2 else (1,)) for number in range(40)]
-    after = [pair(str(number), (0,)) for number in reversed(range(41))]
-    compared = compare(protocol, protocol.units(before), protocol.units(after))
-    assert (compared.common, compared.left_out) == (40, 1)
-    assert (compared.gained, compared.lost) == (20, 0)
-    assert compared.p_value == pytest.approx(1 / 2**20)
-    difference = compared.differences["accuracy"]
-    assert (compared.first["accuracy"], compared.second["accuracy"]) == (0.5, 1.0)
-    assert difference.value == 0.5
-    assert 0.3 < difference.low < 0.5 < difference.high < 0.7
-
-
 def test_a_bootstrap_interval_is_that_of_the_normal_approximation() -> None:
     draw = random.Random(3)
     rows = [
@@ -320,5 +306,3 @@ def test_every_protocol_describes_its_credit_of_ties_and_failures() -> None:
         assert card.name == name
         assert all((card.about, card.ties, card.failures))
     assert all(one != other for one, other in combinations(protocol_names(), 2))
-    with pytest.raises(ValueError, match="no protocol 'accuracy'; there are arena-hard"):
-        open_protocol("accuracy")

@@ -195,15 +195,6 @@ def test_best_of_k_from_a_list_of_scores(tmp_path: Path) -> None:
     assert found["accuracy"] == 0.5
 
 
-def test_the_scores_of_pairs_give_the_published_accuracy() -> None:
-    words = ("--column", "scores=chosen_reward,reject_reward", "--column", "label=place", "--labels", "0=A")
-    rows = json.loads(benchmark_file(ARMORM).read_text())
-    right = sum(row["is_correct"] for row in rows) / len(rows)
-    assert round(100 * right, 3) == 79.505
-    done = command("score", benchmark_file(ARMORM), *words, "--json", code=2)
-    assert "no column 'place' (named as label)" in done.stderr
-
-
 @pytest.mark.parametrize(
     ("row", "words", "message"),
     [

@@ -179,12 +179,3 @@ def test_a_nested_value_is_shown_with_what_it_should_be(tmp_path: Path) -> None:
     ):
         path.write_text(json.dumps(OURS | {"views": [view]}) + "\n")
         assert said in read_or_refused(path, "tirjudge")[1]
-
-
-def test_the_rows_are_of_their_formats(tmp_path: Path) -> None:
-    path = tmp_path / "run.jsonl"
-    for name, row in ROWS.items():
-        path.write_text(json.dumps(row) + "\n")
-        replay = open_replay(path)
-        assert replay.format.name == name
-        assert list(replay)

@@ -9,9 +9,6 @@ import pytest
 
 from tests.tirjudge.benchmark_data import benchmark_file
 from tests.tirjudge.judge_command import command
-from tirjudge.evaluation.judged_rows import JudgedRow, Vote
-from tirjudge.evaluation.protocols import open_protocol
-from tirjudge.evaluation.scoring import score
 from tirjudge.evaluation.stored_outputs import open_replay
 
 PANDALM = "pandalm/testset-v1.json"
@@ -103,17 +100,12 @@ def test_a_reward_model_that_scores_responses_alone_prefers_no_place(tmp_path: P
     assert replayed(tmp_path, SKYWORK, "position")["consistency"] == 100
 
 
-def test_rm_r1_on_rewardbench(tmp_path: Path) -> None:
-    figures = replayed(tmp_path, f"{RM_R1}/rewardbench-subsets.json", "rewardbench")
-    sections = ("Chat", "Chat Hard", "Safety", "Reasoning", "mean of sections")
-    assert [round(figures[name], 1) for name in sections] == [95.3, 80.3, 91.1, 96.8, 90.9]
-
-
 def test_rewardbench_sections_are_those_of_the_published_file(tmp_path: Path) -> None:
     figures = replayed(tmp_path, f"{RM_R1}/rewardbench-subsets.json", "rewardbench")
     published = json.loads(benchmark_file(f"{RM_R1}/rewardbench-sections.json").read_text())
     for section in ("Chat", "Chat Hard", "Safety", "Reasoning"):
         assert figures[section] == pytest.approx(100 * published[section])
+    assert round(figures["mean of sections"], 1) == 90.9
 
 
 def test_rm_r1_on_rm_bench(tmp_path: Path) -> None:
@@ -134,38 +126,3 @@ def test_rm_r1_transcripts_are_read_as_their_authors_read_them(name: str) -> Non
     path = benchmark_file(f"{RM_R1}/{name}-transcripts.json")
     results = [row["results"] for row in json.loads(path.read_text())]
     assert [int(row.votes[0].choice == row.label) for row in open_replay(path)] == results
-
-
-def test_armorm_on_rmb(tmp_path: Path) -> None:
-    name = "rmb/armorm-pairwise-helpfulness.json"
-    rows = json.loads(benchmark_file(name).read_text())
-    figures = replayed(tmp_path, name, "rmb")
-    assert round(figures["Pairwise Helpfulness"], 3) == 79.505
-    assert figures["Pairwise Helpfulness"] == pytest.approx(
-        100 * sum(row["is_correct"] for row in rows) / len(rows)
-    )
-
-
-def test_auto_j_on_its_pairs() -> None:
-    """Auto-J's README: agreement 54.96 and consistency 83.41 from its published verdicts in both orders."""
-    best, swapped = {0: (0,), 1: (1,), 2: (0, 1)}, {0: (1,), 1: (0,), 2: (0, 1)}
-    names = ("testdata_pairwise", "pairwise_example_output", "pairwise_exchange_example_output")
-    files = [
-        [json.loads(line) for line in benchmark_file(f"auto-j/{name}.jsonl").read_text().splitlines()]
-        for name in names
-    ]
-    rows = [
-        JudgedRow(
-            id=str(number),
-            votes=(
-                Vote(best=best[first["output"]], order=(0, 1)),
-                Vote(best=swapped[second["output"]], order=(1, 0)),
-            ),
-            label=pair["label"] if pair["label"] < 2 else None,
-            tied=pair["label"] == 2,
-        )
-        for number, (pair, first, second) in enumerate(zip(*files, strict=True))
-    ]
-    found = score(open_protocol("three-class-both-orders"), rows).estimates
-    assert [round(100 * one.value, 2) for one in found.values()] == [54.96, 83.41]
-    assert {one.n for one in found.values()} == {1392}
