@@ -42,6 +42,7 @@ def refused(body: Any, status: int = 400) -> EndpointRefused:
         ("invalid temperature: only 1 is allowed for this model", "temperature"),
         ("temperature: Input should be greater than 0", "temperature"),
         ("This model does not support setting temperature; leave it unset", "temperature"),
+        ("Unsupported value: 'temperature' does not support 0 with this model.", "temperature"),
         ('json: unknown field "seed"', "seed"),
         ([{"error": {"code": 400, "message": 'Unknown name "seed": Cannot find field.'}}], "seed"),
         ({"error": "Input validation error: `temperature` must be strictly positive"}, "temperature"),
@@ -74,6 +75,9 @@ def test_a_refused_field_is_found_by_its_name(body: Any, field: str, status: int
         "max_tokens: 8192 > 4096, which is the maximum allowed number of output tokens for "
         "claude-3-haiku-20240307",
         "max_tokens 8192 is above 4,096",
+        "The maximum tokens you requested exceeds the model limit of 4096. Try again with a maximum tokens "
+        "value that is lower than 4096.",
+        "invalid request: max tokens must be less than or equal to 4096",
         {"code": 20015, "message": "Value error, batch size * max_tokens must be <= 4096", "data": None},
     ],
 )

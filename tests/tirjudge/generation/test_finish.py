@@ -20,7 +20,8 @@ WORDS = {
     "context_length_exceeded token_limit",
     Ending.WITHHELD: "content_filter CONTENT_FILTER contentFiltered SAFETY FinishReason.SAFETY RECITATION "
     "BLOCKLIST PROHIBITED_CONTENT SPII IMAGE_SAFETY sensitive refusal guardrail_intervened ERROR_TOXIC "
-    "content_filter:RECITATION moderation blocked policy_violation",
+    "content_filter:RECITATION content_filter:PROHIBITED_CONTENT nsfw_content moderation blocked "
+    "policy_violation",
     Ending.FAILED: "network_error insufficient_system_resource error ERROR abort aborted OTHER cancelled "
     "timeout server_error MALFORMED_FUNCTION_CALL function_call_filter:MALFORMED_FUNCTION_CALL "
     "UNEXPECTED_TOOL_CALL load unload overloaded internal_error disconnected",

@@ -13,7 +13,7 @@ from typing import Any, Literal
 
 from starlette.responses import HTMLResponse, JSONResponse, Response
 
-from tests.tirjudge.endpoint_server import called, chat, failure, torn
+from tests.tirjudge.endpoint_server import called, chat, failure
 
 Body = dict[str, Any]
 Reply = Response | Body
@@ -24,9 +24,6 @@ VERDICT = "A is right. <preference>A</preference>"
 PROGRAM = "print(int(response_a) % 2, int(response_b) % 2)"
 FENCE = f"Let me check.\n```python\n{PROGRAM}\n```\n"
 THOUGHT = "Even numbers above two are no primes."
-CONTENT_POLICY = (
-    "The response was filtered due to the prompt triggering Azure OpenAI's content management policy."
-)
 
 
 @dataclass(frozen=True)
@@ -34,7 +31,7 @@ class Behaviour:
     """A behaviour, and the outcome that it must have for the row."""
 
     play: Play
-    outcome: Literal["judged", "down", "withheld", "denied", "token_budget", "too_long", "malformed"]
+    outcome: Literal["judged", "down", "withheld", "denied", "token_budget", "too_long"]
     words: str = ""
     """Words of the row's reason or, for a row that is judged, of a warning; without any there is none."""
     requests: int = 0
@@ -196,11 +193,6 @@ def bad_call(call: Body) -> Play:
     return play
 
 
-def one_row_blocked(reply: Reply) -> Play:
-    """Refuse the row, and answer a harmless question."""
-    return lambda body, before: chat("Hello!") if len(str(body["messages"])) < 200 else reply
-
-
 def unless_streamed(text: str) -> Play:
     return lambda body, before: streamed(body) if body.get("stream") else failure(400, text)
 
@@ -234,19 +226,9 @@ def up_to_excluded(limit: int) -> Play:
     return play
 
 
-RENAMED = failure(
-    400,
-    "Unsupported parameter: 'max_tokens' is not supported with this model. Use "
-    "'max_completion_tokens' instead.",
-)
 LITELLM = "litellm.BadRequestError: OpenAIException - " + "Received Model Group=judge " * 16
 
 REPEATED: dict[str, Any] = {
-    "Zhipu: network_error once": ending("network_error", "A is"),
-    "vLLM: abort": ending("abort", "A is"),
-    "Gemini: OTHER": ending("OTHER", None),
-    "Gemini: MALFORMED_FUNCTION_CALL": ending("function_call_filter: MALFORMED_FUNCTION_CALL", None),
-    "Ollama: load": ending("load", ""),
     "OpenRouter: an error inside a choice": ending(
         "stop", "A is", error={"code": 502, "message": "Upstream error from Chutes"}
     ),
@@ -256,9 +238,6 @@ REPEATED: dict[str, Any] = {
     "Groq: 498": failure(498, "Flex tier capacity exceeded"),
     "GitHub: a rate limit as 403": failure(403, "API rate limit exceeded"),
     "Bedrock: throttling as 400": failure(400, "ThrottlingException: Too many requests, please wait."),
-    "Hugging Face: a model that loads": JSONResponse(
-        {"error": "Model m is currently loading", "estimated_time": 20.0}, 503
-    ),
     "Anthropic: overloaded_error": JSONResponse(
         {"type": "error", "error": {"type": "overloaded_error"}}, 529
     ),
@@ -272,7 +251,6 @@ REPEATED: dict[str, Any] = {
         'data: {"error": {"code": 502, "message": "Provider disconnected"}}\n\n',
         media_type="text/event-stream",
     ),
-    "a torn body": torn(),
     "choices: null": {"id": "x", "choices": None},
     "an error that is a text": {"error": "upstream connect error"},
     "Zhipu: success is false": {"code": 1302, "msg": "Too many requests", "success": False},
@@ -281,8 +259,6 @@ REPEATED: dict[str, Any] = {
 
 AT_ONCE: dict[str, Any] = {
     "Cohere: COMPLETE": ending("COMPLETE"),
-    "Anthropic: end_turn": ending("end_turn"),
-    "TGI: eos_token": ending("eos_token"),
     "no finish reason": ending(None),
     "a gateway that always streams": streamed,
     "a stream with a line separator in a text": Response(
@@ -312,34 +288,23 @@ AT_ONCE: dict[str, Any] = {
 CUT: dict[str, Any] = {
     "OpenRouter: native_finish_reason": ending("stop", "A is", native_finish_reason="MAX_TOKENS"),
     "OpenAI: length": ending("length", "A is"),
-    "Gemini: MAX_TOKENS": ending("MAX_TOKENS", "A is"),
-    "Vertex: FinishReason.MAX_TOKENS": ending("FinishReason.MAX_TOKENS", None),
-    "Mistral: model_length": ending("model_length", "A"),
-    "Anthropic: model_context_window_exceeded": ending("model_context_window_exceeded", "A"),
     "a stream with an empty finish reason behind the true one": lambda body: events(
         {"content": "A is"}, finish="length", more={"index": 0, "delta": {}, "finish_reason": ""}
     ),
 }
-"""Replies that a limit of tokens cut, in the words of providers."""
+"""Replies that a limit of tokens cut."""
 
 WITHHELD: dict[str, tuple[str, Any]] = {
     "OpenRouter: a final error inside a choice": (
         "flagged by moderation",
         ending("error", "", error={"code": 403, "message": "Input flagged by moderation"}),
     ),
-    "OpenAI: content_filter": ("filter", ending("content_filter", "")),
     "Gemini: SAFETY": ("SAFETY", ending("SAFETY", None)),
-    "Gemini: RECITATION": ("RECITATION", ending("RECITATION", None)),
-    "Gemini: content_filter: PROHIBITED_CONTENT": (
-        "PROHIBITED",
-        ending("content_filter: PROHIBITED_CONTENT", None),
-    ),
-    "Vertex: FinishReason.SPII": ("SPII", ending("FinishReason.SPII", "")),
     "Zhipu: sensitive": ("sensitive", ending("sensitive", "A is")),
-    "Anthropic: refusal": ("refusal", ending("refusal", "")),
-    "Bedrock: guardrail_intervened": ("guardrail", ending("guardrail_intervened", "Blocked.")),
-    "Cohere: ERROR_TOXIC": ("ERROR_TOXIC", ending("ERROR_TOXIC", "")),
-    "Azure: a filtered prompt": ("content management", failure(400, CONTENT_POLICY, code="content_filter")),
+    "Azure: a filtered prompt": (
+        "content management",
+        failure(400, "The prompt triggers Azure's content management policy.", code="content_filter"),
+    ),
     "Alibaba: DataInspectionFailed": (
         "inappropriate",
         failure(400, "Input data may contain inappropriate content.", code="data_inspection_failed"),
@@ -353,7 +318,6 @@ WITHHELD: dict[str, tuple[str, Any]] = {
         failure(400, "Content Exists Risk", type="invalid_request_error"),
     ),
     "Gemini: a blocked choice without a message": ("SAFETY", {"choices": [{"finish_reason": "SAFETY"}]}),
-    "Cerebras: an unknown filter": ("nsfw", ending("nsfw_content", "")),
     "OpenRouter: a moderated row": (
         "flagged",
         failure(403, "openai/gpt-4o requires moderation. Your input was flagged for 'violence'."),
@@ -373,10 +337,6 @@ DENIED: dict[str, tuple[str, Any]] = {
     "OpenAI: an unsupported country": (
         "Country",
         failure(403, "Country, region, or territory not supported"),
-    ),
-    "OpenAI: an unknown model": (
-        "does not exist",
-        failure(404, "The model `m` does not exist or you do not have access to it."),
     ),
     "Gemini: a wrong key as 400": (
         "set the key",
@@ -402,11 +362,7 @@ DENIED: dict[str, tuple[str, Any]] = {
     ),
     "Groq: a model that is no longer there": (
         "decommissioned",
-        failure(
-            400,
-            "The model `llama3-70b-8192` has been decommissioned and is no longer supported.",
-            code="model_decommissioned",
-        ),
+        failure(400, "The model `m` has been decommissioned.", code="model_decommissioned"),
     ),
     "LiteLLM: an unknown model as 400": (
         "Invalid model name",
@@ -465,37 +421,13 @@ TOO_LONG: dict[str, Any] = {
         code="rate_limit_exceeded",
     ),
     "OpenAI: a string that is too long": failure(
-        400,
-        "Invalid 'messages[0].content': string too long. Expected a string with maximum length "
-        "1048576, but got a string with length 1200000 instead.",
-        code="string_above_max_length",
+        400, "Invalid 'messages[0].content': string too long.", code="string_above_max_length"
     ),
-    "nginx: 413": HTMLResponse("<html><h1>413 Request Entity Too Large</h1></html>", 413),
 }
 """Replies to a row that no later moment makes small enough."""
 
-UNSUPPORTED: dict[str, tuple[str, Any]] = {
-    "OpenAI: temperature of a reasoning model": (
-        "temperature",
-        failure(
-            400,
-            "Unsupported value: 'temperature' does not support 0 with this model. Only the default (1) "
-            "value is supported.",
-            param="temperature",
-        ),
-    ),
-    "LiteLLM: a long prefix": (
-        "temperature",
-        failure(400, LITELLM + "`temperature` is deprecated for this model."),
-    ),
-}
-"""A field that a request is repeated without, and the reply that refuses it."""
-
 DOWN: dict[str, tuple[str, int, Any]] = {
     "Zhipu: network_error": ("network_error", 3, ending("network_error", None)),
-    "DeepSeek: insufficient_system_resource": (
-        "insufficient_system_resource", 3, ending("insufficient_system_resource", "A is"),
-    ),
     "OpenRouter: error with a whole verdict": ("'error'", 3, ending("error")),
     "an unknown word": ("(ponies)", 2, ending("ponies", "A is")),
     "Gemini: empty answers": (
@@ -510,7 +442,6 @@ DOWN: dict[str, tuple[str, int, Any]] = {
 """Endpoints that never answer: words of the reason, the requests that are made, and the reply."""
 
 DOUBTFUL: dict[str, tuple[str, Response]] = {
-    "a wrong key as 403": ("check it", failure(403, "Forbidden")),
     "an account that is flagged": (
         "", failure(403, "Your account has been flagged for a violation of our terms"),
     ),
@@ -526,23 +457,14 @@ DOUBTFUL: dict[str, tuple[str, Response]] = {
 
 ADAPTED: dict[str, tuple[str, Play]] = {
     "an unknown word once": ("'ponies'", first(ending("ponies", "A is"))),
-    "OpenAI: max_completion_tokens": ("", refusing("max_tokens", RENAMED)),
     "Alibaba: max_tokens above the model's limit": (
         "at most 2000", at_most(2000, failure(400, "Range of max_tokens should be [1, 2000]")),
     ),
-    "Bedrock: maximum tokens": (
-        "at most 4096 tokens",
-        at_most(4096, failure(
-            400,
-            "The maximum tokens you requested exceeds the model limit of 4096. Try again with a maximum "
-            "tokens value that is lower than 4096.",
-        )),
-    ),
-    "Cohere: max tokens": (
-        "at most 4096 tokens",
-        at_most(4096, failure(400, "invalid request: max tokens must be less than or equal to 4096")),
-    ),
     "Vertex: a limit that is excluded": ("at most 2048 tokens", up_to_excluded(2049)),
+    "LiteLLM: a long prefix": (
+        "leave out temperature",
+        refusing("temperature", failure(400, LITELLM + "`temperature` is deprecated for this model.")),
+    ),
     "Alibaba: only streams": ("", only_streams),
     "Alibaba: Qwen 3 thinks only in streams": (
         "", unless_streamed("parameter.enable_thinking must be set to false for non-streaming calls"),
@@ -601,16 +523,7 @@ NATIVE: dict[int, dict[str, Play]] = {
         "a call with broken JSON": bad_call(
             {"id": "a", "function": {"name": "run_python", "arguments": '{"code": "pri'}}
         ),
-        "a call with raw code": bad_call(
-            {"id": "a", "function": {"name": "run_python", "arguments": "print(1)"}}
-        ),
-        "a call of another tool": bad_call(
-            {"id": "a", "function": {"name": "python", "arguments": '{"code": "print(1)"}'}}
-        ),
         "a call without a name": bad_call({"id": "a", "function": {"arguments": None}}),
-        "LM Studio: null is no content": without_null(
-            failure(400, "Invalid 'content': 'content' field must be a string or an array")
-        ),
         "Ollama: null is no content": without_null(failure(400, "invalid message content type: <nil>")),
         "FastAPI: null is no content": without_null(JSONResponse(
             {"detail": [{"loc": ["body", "messages", 1, "content"], "msg": "Input should be a string"}]}, 422
@@ -630,10 +543,6 @@ BEHAVIOURS: dict[str, Behaviour] = {
     **{name: Behaviour(always(reply), "down", *told) for name, (*told, reply) in DOWN.items()},
     **{name: Behaviour(play, "judged", words) for name, (words, play) in ADAPTED.items()},
     **{
-        name: Behaviour(refusing(field, reply), "judged", f"leave out {field}")
-        for name, (field, reply) in UNSUPPORTED.items()
-    },
-    **{
         name: Behaviour(play, "judged", "", requests, "tools")
         for requests, plays in NATIVE.items()
         for name, play in plays.items()
@@ -646,15 +555,6 @@ BEHAVIOURS: dict[str, Behaviour] = {
     ),
     "an unknown word in a program": Behaviour(
         first(ending("ponies", FENCE[:40])), "judged", "'ponies'", 3, judge="fence"
-    ),
-    "a firewall that blocks one row": Behaviour(
-        one_row_blocked(HTMLResponse("<html><h1>403 Forbidden</h1></html>", 403)),
-        "withheld",
-        "refuses this row, and answers others",
-        2,
-    ),
-    "a gateway that answers 404 for one row": Behaviour(
-        one_row_blocked(failure(404, "nothing here")), "withheld", "answers others", 2
     ),
     "xAI: stop": Behaviour(
         refusing("stop", failure(400, "Argument not supported on this model: stop")),
@@ -674,7 +574,16 @@ BEHAVIOURS: dict[str, Behaviour] = {
         3,
     ),
     "OpenAI: max_completion_tokens, and the key is x": Behaviour(
-        refusing("max_tokens", RENAMED), "judged", key="x"
+        refusing(
+            "max_tokens",
+            failure(
+                400,
+                "Unsupported parameter: 'max_tokens' is not supported with this model. Use "
+                "'max_completion_tokens' instead.",
+            ),
+        ),
+        "judged",
+        key="x",
     ),
     "a server of streams without stream_options": Behaviour(no_stream_options, "judged", "", 3),
     "DeepSeek: reasoning_content with every turn": Behaviour(

@@ -31,7 +31,6 @@ STOPS = {
     "denied": StopReason.GENERATOR_DOWN,
     "token_budget": StopReason.TOKEN_BUDGET,
     "too_long": StopReason.PROMPT_TOO_LONG,
-    "malformed": StopReason.MALFORMED,
 }
 HONEST = {"text": 1, "fence": 2, "tools": 2}
 """Requests of an honest dialogue."""

@@ -107,6 +107,7 @@ def test_a_refused_first_row_ends_no_run(
         (failed,) = results(tmp_path / "rows.verdicts.jsonl.failed.jsonl")
         assert failed["id"] == "p0"
         assert "the key may not use" not in failed["reason"]
+        assert ("refuses this row, and answers others" in failed["reason"]) == (body == "page")
 
 
 @pytest.mark.parametrize(
