@@ -21,7 +21,6 @@ from tirjudge_environments import (
     Completion,
     Context,
     Finish,
-    JudgeTask,
     Message,
     Prompt,
     Segment,
@@ -125,18 +124,6 @@ async def test_a_later_parameter_is_part_of_the_key_only_where_it_is_used(tmp_pa
     for sampling, asked in ((SAMPLING, 1), (NewSampling(**given, min_p=0.0), 1), (NewSampling(**given), 2)):
         await generator.generate(CONTEXT, sampling)
         assert inner.asked == asked
-
-
-async def test_the_id_and_position_of_a_row_are_not_part_of_the_cache_key(tmp_path: Path) -> None:
-    inner = Counting(Completion(text="<preference>A</preference>", finish=Finish.END))
-    task = JudgeTask(id="one", prompt=(Message("user", "p"),), candidates=("x", "y"))
-    generator, config = cached(inner, tmp_path / "cache.sqlite"), JudgeOptions(tools=False, order="given")
-    async with JudgeEngine(config, generator=generator) as judging:
-        first = await judging.judge(task)
-        again = await judging.judge(replace(task, id="two", label=1))
-        other = await judging.judge(replace(task, id="one", candidates=("x", "z")))
-    assert (first.choice, again.choice, other.choice) == (0, 0, 0)
-    assert inner.asked == 2
 
 
 def test_an_invalid_cache_is_one_line(tmp_path: Path) -> None:

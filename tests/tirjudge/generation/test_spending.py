@@ -24,22 +24,6 @@ def answering(usage: Usage) -> ScriptedGenerator:
     return ScriptedGenerator(lambda context: Completion(text="a", finish=Finish.END, usage=usage))
 
 
-def test_calls_tokens_and_cost_are_counted_across_restarts(tmp_path: Path) -> None:
-    async def ask(spending: Spending, times: int) -> None:
-        generator = MeteredGenerator(answering(Usage(70, 5)), spending)
-        for _ in range(times):
-            await generator.generate(ASKED, Sampling())
-
-    path = tmp_path / "calls.jsonl"
-    for times, calls in ((3, 3), (2, 5)):
-        with Spending(path, prices={"m": PRICE}) as spending:
-            asyncio.run(ask(spending, times))
-            assert (spending.calls, spending.usage) == (calls, Usage(70 * calls, 5 * calls))
-            assert spending.cost == pytest.approx(calls * (70 * 1 + 5 * 10) / 1e6)
-    with Spending(path, overwrite=True) as spending:
-        assert (spending.calls, spending.cost) == (0, None)
-
-
 def test_a_line_that_was_cut_off_is_dropped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "calls.jsonl"
     whole = os.write
@@ -107,11 +91,6 @@ async def test_a_failed_call_releases_its_reservation() -> None:
             await failing.generate(ASKED, Sampling(max_tokens=20))
     await MeteredGenerator(answering(Usage(1, 1)), spending).generate(ASKED, Sampling(max_tokens=20))
     assert spending.calls == 1
-
-
-def test_a_limit_needs_a_price() -> None:
-    with pytest.raises(ValueError, match="needs a price"):
-        Spending(limit=1.0)
 
 
 @pytest.mark.parametrize(
