@@ -181,6 +181,7 @@ def test_duplicate_rows_of_rmb_are_refused_or_counted_once(tmp_path: Path) -> No
     assert f"{run}, item 850: two rows have the id '9218'; --duplicates first" in refused("score", run)
     found = figures("rmb", run, "--duplicates", "first")
     assert found["Pairwise Helpfulness"] == pytest.approx(sum(row["is_correct"] for row in rows) / 849)
+    assert round(100 * found["Pairwise Helpfulness"], 3) == 79.505
     assert "300 rows" in command("score", run, "--duplicates", "first").stderr
 
 

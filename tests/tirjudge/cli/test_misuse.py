@@ -119,6 +119,7 @@ REFUSED = {
     "judge rows.jsonl --max-cost 1 SERVED": "give --price-in and --price-out",
     "judge rows.jsonl --price-in 1 SERVED": "give --price-in and --price-out",
     "judge rows.jsonl --abstain-below 0.8 SERVED": "give --order both or --samples N to --abstain-below",
+    "judge rows.jsonl --abstain-below 1.5 --order both SERVED": "vote-share needs a number above 0",
     "judge rows.jsonl --confidence margin": "--confidence belongs to --abstain-below",
     # models, endpoints and sandboxes
     "judge rows.jsonl --base-url URL": "give --model",
@@ -158,6 +159,7 @@ REFUSED = {
     "eval judgebench --output -": "--output -: only tirjudge judge",
     "eval judgebench --data claude=x.jsonl SERVED": "the part is gpt",
     "eval ppe-correctness --data x.jsonl SERVED": "write PART=FILE, PART being one of MMLU-Pro, MATH",
+    "eval judgebench --part gpt-4 SERVED": "judgebench has no part 'gpt-4'; there are gpt, claude",
     "eval followbench-eval SERVED": "give --data test=FILE",
     "score rows.jsonl": "tirjudge judge writes; --column prediction=COLUMN --column label=COLUMN reads any",
     "score empty.jsonl": "is empty",

@@ -36,9 +36,6 @@ def written(folder: Path, rows: list[Any]) -> Path:
 @pytest.mark.parametrize(
     ("row", "found", "options"),
     [
-        ({"question": "q", "answer_a": "x", "answer_b": "y", "winner": "A"}, "question, answer_a, answer_b",
-         "--column prompt=question --column response_a=answer_a --column response_b=answer_b "
-         "--column label=winner"),
         ({"prompt": "q", "candidates": ["x", "y"]}, "prompt, candidates", "--column responses=candidates"),
         ({"text": "q", "one": "x"}, "text, one", "--column prompt=COLUMN --column responses=COLUMN,COLUMN"),
     ],
@@ -51,21 +48,6 @@ def test_unmapped_columns_are_named_with_the_options_that_map_them(
         inspected(path)
     assert found in str(raised.value)
     assert str(raised.value).endswith(f"map them with {options}")
-    if "COLUMN" not in options:
-        columns = Columns.parse(options.removeprefix("--column ").split(" --column "))
-        assert read_task(row, default_id="1", columns=columns).candidates
-
-
-def test_a_named_column_that_no_row_has(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match=r"no row has the column 'q' .*; the columns are prompt, responses$"):
-        inspected(written(tmp_path, [PAIR]), "prompt=q")
-
-
-def test_labels_counted_from_one_are_refused_with_their_translation(tmp_path: Path) -> None:
-    path = written(tmp_path, [PAIR | {"label": label} for label in (1, 2, 1)])
-    with pytest.raises(ValueError, match=r"counted from 1, .* give --labels 1=A,2=B$"):
-        inspected(path)
-    assert inspected(path, labels={"1": "A", "2": "B"})[0] == []
 
 
 @pytest.mark.parametrize(
@@ -150,14 +132,6 @@ def test_unknown_labels_are_listed_with_the_option_that_maps_them(
     with pytest.raises(ValueError, match=r"^rows\.jsonl: ") as raised:
         inspected(path, labels=labels)
     assert found in str(raised.value)
-
-
-def test_a_mistyped_column_names_the_nearest_one(tmp_path: Path) -> None:
-    path = written(tmp_path, [{"prompt": "p", "respones": ["x", "y"], "verdict_of_people": "A"}])
-    with pytest.raises(ValueError, match=r": map them with --column responses=respones$"):
-        inspected(path)
-    with pytest.raises(ValueError, match=r"did you mean 'verdict_of_people'\?$"):
-        inspected(path, "responses=respones", "label=verdict_of_peple")
 
 
 def test_unusual_responses_are_counted_once(tmp_path: Path) -> None:

@@ -46,12 +46,6 @@ def test_an_array_is_recognised_by_its_bracket_whatever_the_suffix(tmp_path: Pat
     assert [row.default_id for row in file if isinstance(row, Row)] == ["item-1", "item-3"]
 
 
-def test_json_lines_may_have_the_suffix_json(tmp_path: Path) -> None:
-    path = tmp_path / "rows.json"
-    path.write_text('{"a": 1}\n{"a": 2}\n')
-    assert fields(read(path)) == [{"a": 1}, {"a": 2}]
-
-
 def test_csv_rows_may_span_lines_and_report_their_first_line(tmp_path: Path) -> None:
     path = tmp_path / "rows.csv"
     path.write_bytes(
