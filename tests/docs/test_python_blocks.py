@@ -93,7 +93,7 @@ ELSEWHERE = {
     "README.md#1": "tests/docs/test_readme.py",
     "extending.md": EXTENSIONS,
     "embedding.md#2": "tests/tirjudge/adapters/test_inspect_ai.py",
-    "judges.md": "tests/tirjudge/judging/test_judge_rationale.py",
+    "judges.md": "tests/tirjudge/cli/test_eval.py",
     "examples.md": "tests/docs/test_examples.py",
     "serve.md#2": "tests/tirjudge/serve/test_openai.py",
     "sandbox-server.md#1": "tests/sandbox/test_conformance.py",

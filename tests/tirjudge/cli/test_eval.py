@@ -13,7 +13,7 @@ import pytest
 
 from tests.tirjudge.benchmark_data import benchmark_file
 from tests.tirjudge.endpoint_server import EndpointServer, chat
-from tests.tirjudge.judge_command import command
+from tests.tirjudge.judge_command import command, results
 from tests.tirjudge.judge_command import write_rows as write
 from tests.tirjudge.judged_files import asking, edit, judge_to
 from tirjudge.evaluation.protocols import open_protocol
@@ -150,6 +150,8 @@ def test_reasons_are_matched_with_peoples_and_scored_again_without_a_model(
     rows, run = write(tmp_path / "rows.jsonl", [row, pair("b", "A")]), tmp_path / "verdicts.jsonl"
     options = ("--format", "rationale", "--order", "given", "--model", "m", "--base-url", server.url)
     command("judge", rows, "--output", run, *options, code=0)
+    (given,) = (one["views"][0]["verdict"]["parsed"] for one in results(run) if one["id"] == "a")
+    assert given == {"reasons": ["short", "rude", "three", "four", "five", "six"], "strength": 1}
     scored = ("score", run, "--protocol", "rationale-consistency", "--json")
     unmatched = command(*scored, code=2)
     assert "not matched (give --meta-judge)" in unmatched.stderr
