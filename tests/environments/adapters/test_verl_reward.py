@@ -20,7 +20,6 @@ from verl.trainer.ppo.reward import get_custom_reward_fn
 
 from tests.tirjudge.judge_server import JudgeServer, close_clients, judge_serving
 from tests.tirjudge.tiny_models import bpe_tokenizer
-from tirjudge.generation.base import GeneratorFailed
 from tirjudge.generation.scripted import ScriptedGenerator
 from tirjudge_environments import Context
 
@@ -92,14 +91,6 @@ async def test_verl_gets_the_served_judges_score(url: str) -> None:
         "reward_score": 3.0,
         "reward_extra_info": {"score": 3.0, "judge_programs": 0.0, "judge_no_verdict": 0.0},
     }
-
-
-async def test_a_missing_score_is_an_error_or_the_configured_reward(url: str) -> None:
-    with pytest.raises(GeneratorFailed, match="without a score"):
-        await manager(config(url)).run_single(rollout("?"))
-    named = config(url, "+reward.custom_reward_function.reward_kwargs.no_verdict_reward=0.5")
-    told = await manager(named).run_single(rollout("?"))
-    assert (told["reward_score"], told["reward_extra_info"]["judge_no_verdict"]) == (0.5, 1.0)
 
 
 async def test_verl_gets_the_comparisons_of_a_group(served: JudgeServer, url: str) -> None:

@@ -177,6 +177,7 @@ def test_openrlhf_and_slime_send_padding_and_labels_of_any_type(
     assert answer.status_code == 200, answer.text
     (text,) = SEEN
     assert not any(mark in text for mark in ("<|", "<pad>", "<｜", "< |", "< pad", "< ｜"))
+    assert "Far." in text
     assert ("7" in text) == ("label" in body)
 
 

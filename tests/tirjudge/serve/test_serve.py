@@ -244,19 +244,6 @@ def test_slime_gets_a_number_for_a_sample() -> None:
         assert server.post("/remote_rm", {"prompt": "Ask."}).status_code == 422
 
 
-def test_the_judge_sees_the_response_without_prompt_and_markers() -> None:
-    seen: list[str] = []
-
-    def watching(context: Context) -> str:
-        seen.append(context.prompt.messages[-1].content)
-        return "<score>3</score>"
-
-    with judge_serving(ScriptedGenerator(watching)) as server:
-        assert server.post("/get_reward", {"query": ["Ask.Answer<|im_end|>\n"], "prompts": ["Ask."]}).json()
-    assert "Answer" in seen[0]
-    assert "<|im_end|>" not in seen[0]
-
-
 @pytest.mark.parametrize(
     ("query", "prompts", "way"),
     [

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from pydantic import SecretStr
 
+from tests.tirjudge.endpoint_server import EndpointServer, failure
 from tests.tirjudge.judge_server import JudgeServer, judge_serving
 from tirjudge.generation.base import GeneratorFailed
 from tirjudge.generation.scripted import ScriptedGenerator
@@ -51,6 +52,13 @@ async def test_trl_gets_each_completions_score(served: JudgeServer) -> None:
     assert logged == {"judge/no_verdict": pytest.approx(1 / 3)}
 
 
+async def test_a_judge_that_stays_down_is_an_error_and_no_score(server: EndpointServer) -> None:
+    """TRL's trainer ends with it, as with any error of a reward."""
+    server.answers(failure(503, "generator_down: off", {"retry-after": "0"}))
+    with pytest.raises(GeneratorFailed, match="generator_down: off"):
+        await JudgeReward(server.url)(prompts=["Mark it."], completions=["✗"])
+
+
 async def test_verl_gets_a_score_and_what_it_logs(served: JudgeServer) -> None:
     # verl binds `reward_kwargs` and adds its own arguments and those of a reward model's router.
     bound = functools.partial(compute_score, url=served.url, token=TOKEN, prompt_key="asked")
@@ -62,8 +70,6 @@ async def test_verl_gets_a_score_and_what_it_logs(served: JudgeServer) -> None:
         await bound(solution_str="?!", extra_info=info, **row)
     told = await bound(solution_str="?!", extra_info=info, no_verdict_reward=0.5, **row)
     assert (told["score"], told["judge_no_verdict"]) == (0.5, 1.0)
-    with pytest.raises(ValueError, match=r"^a row of 'ours': no column 'asked' \(named as prompt\); it has"):
-        await bound(solution_str="x", extra_info={}, **row)
 
 
 def test_every_event_loop_has_its_own_client(served: JudgeServer) -> None:
