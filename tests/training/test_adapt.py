@@ -78,8 +78,11 @@ def test_a_bad_row_is_one_line_and_exit_code_2(tmp_path: Path, more: dict[str, A
     assert not (tmp_path / "run").exists()
 
 
-def test_a_missing_file_and_too_few_rows_are_one_line_and_exit_code_2(tmp_path: Path) -> None:
-    for path, line in ((tmp_path / "none.jsonl", "no rows at"), (rows(tmp_path, 2), "at least 3 prompts")):
+def test_a_missing_file_a_torn_one_and_too_few_rows_are_one_line_and_exit_code_2(tmp_path: Path) -> None:
+    missing, torn = tmp_path / "none.jsonl", tmp_path / "torn.jsonl"
+    torn.write_text("{\n")
+    lines = {missing: "no rows at", torn: "torn.jsonl:1: not JSON", rows(tmp_path, 2): "at least 3 prompts"}
+    for path, line in lines.items():
         done = train("--data", path, "--output", tmp_path / "run", code=2)
         assert line in done.stderr
         assert done.stderr.count("\n") == 1

@@ -18,7 +18,6 @@ from tests.tirjudge.judge_command import command, results, through, write_rows
 from tirjudge.attacks import open_families
 from tirjudge.attacks.flips import count_flips
 from tirjudge.cli import app
-from tirjudge.statistics.proportions import paired_difference
 from tirjudge_environments.formats.tir import TirFormat
 
 SECTIONS = re.compile(
@@ -210,20 +209,3 @@ def test_rows_of_the_same_prompt_flip_together(tmp_path: Path) -> None:
     few = [one for one in lines if one["prompt"][0]["content"] in ("q1", "q20")]
     found = count_flips(write_rows(tmp_path / "few.jsonl", few)).attacks["x"]
     assert (found.record()["rate_interval"], found.record()["net_interval"]) == (None, None)
-
-
-def test_the_paired_interval_covers() -> None:
-    """By enumeration of all outcomes: near 95 % for n = 30, and the values of a computation by hand."""
-    difference, (low, high) = paired_difference(10, 4, 100)
-    assert difference == pytest.approx(0.06)
-    assert (low, high) == pytest.approx((-0.0147, 0.1324), abs=1e-4)
-    n = 30
-    for up, down in ((0.1, 0.1), (0.3, 0.1), (0.05, 0.0), (0.5, 0.4)):
-        covered = 0.0
-        for gained in range(n + 1):
-            for lost in range(n + 1 - gained):
-                ways = math.comb(n, gained) * math.comb(n - gained, lost)
-                chance = ways * up**gained * down**lost * (1 - up - down) ** (n - gained - lost)
-                least, most = paired_difference(gained, lost, n)[1]
-                covered += chance * (least <= up - down <= most)
-        assert covered > 0.93, (up, down)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
@@ -14,7 +13,7 @@ from tests.tirjudge.judge_command import write_rows as write
 from tirjudge_training.data.base import DataConfig, EnvironmentConfig, prompt_seed
 from tirjudge_training.data.own_rows import ExpectedRows, RowData
 from tirjudge_training.recipe import Recipe
-from tirjudge_training.recipe_file import BadRecipe, load
+from tirjudge_training.recipe_file import load
 from tirjudge_training.rl.dynamic_sampling import FormattedTask
 from tirjudge_training.run.context import data_of
 
@@ -84,14 +83,6 @@ def test_families_that_are_left_out_choose_no_checkpoint_either(
     held, of_all = ids(opened(file, **option).validation(1000)), ids(opened(file).validation(1000))
     assert held == {name for name in of_all if int(name[1:]) % 2}
     assert 0 < len(held) < len(of_all)
-
-
-def test_a_prompt_of_the_held_out_file_is_never_trained_on(tmp_path: Path) -> None:
-    train = write(tmp_path / "rows.jsonl", [row(n) for n in range(20)])
-    heldout = write(tmp_path / "test.jsonl", [row(0, "p7"), row(1, "elsewhere")])
-    data = opened(train, heldout=heldout)
-    assert ids(data.heldout(10, 0)) == {"r0", "r1"}
-    assert "r7" not in ids(data.prompts(None, 0))
 
 
 @pytest.mark.parametrize("own_file", [False, True])
@@ -172,33 +163,6 @@ def test_a_share_of_the_tasks_has_no_tools(tmp_path: Path) -> None:
     assert {d.format for d in half.validation(5)} == set(half.environments), (
         "each task is measured with and without tools"
     )
-
-
-@pytest.mark.parametrize(
-    ("bad", "line"),
-    [
-        ("{", "rows.jsonl:3: not JSON"),
-        ({"prompt": "p", "responses": ["a", "b"]}, "rows.jsonl:3: no label"),
-        (row(0), "rows.jsonl:3: a second row with the id 'r0'"),
-        (row(9, environment="pair"), "rows.jsonl:3: no judge 'pair'; there are pairs"),
-    ],
-)
-def test_a_bad_row_is_named_before_anything_starts(tmp_path: Path, bad: Any, line: str) -> None:
-    path = tmp_path / "rows.jsonl"
-    last = bad if isinstance(bad, str) else json.dumps(bad)
-    path.write_text("".join(json.dumps(row(n)) + "\n" for n in range(2)) + last + "\n")
-    recipe = Recipe.model_validate(
-        {
-            "model": {"base": "m"},
-            "rl": {"steps": 1},
-            "data": {"train": str(path)},
-            "environments": {"pairs": {"name": "tir-pairwise"}},
-        }
-    )
-    with pytest.raises(BadRecipe) as error:
-        data_of(recipe)
-    assert line in str(error.value)
-    assert "\n" not in str(error.value)
 
 
 def test_reserved_rows_are_only_used_by_the_teacher(tmp_path: Path) -> None:

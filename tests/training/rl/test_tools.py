@@ -19,7 +19,6 @@ from tirjudge_environments.types import Budget
 from tirjudge_training.rl.packing import without_left_padding, written_tokens
 from tirjudge_training.rl.rollout_engine import Engine, RolloutConfig
 from tirjudge_training.rl.trl_rollout import rollout_tokens
-from tirjudge_training.sft import IGNORED, Sample
 
 TASK = JudgeTask(
     id="c", prompt=(Message("user", "The capital?"),), candidates=("Canberra", "Sydney"), label=0
@@ -78,16 +77,6 @@ def test_the_mask_is_one_for_the_judges_own_tokens_alone(engine: Engine) -> None
     whole = [token for _, part in ids for token in part]
     assert list(without_left_padding(made).completion_ids[: len(expected)]) == prompt[1:] + whole
     assert (score.total, trajectory.stop) == (1.0, StopReason.VERDICT)
-
-
-def test_supervised_labels_ignore_the_answers(engine: Engine) -> None:
-    (trajectory,) = played(engine, ASK, FORGE, VERDICT)[0].trajectories
-    sample = Sample.of(trajectory)
-    encoder = engine.rollouts(0)["pairs"]._generator.encoder
-    assert encoder is not None
-    pairs = zip(sample.ids, sample.labels, strict=True)
-    own = encoder.decode([token for token, label in pairs if label != IGNORED])
-    assert own.startswith(ASK + FORGE + VERDICT)
 
 
 @pytest.mark.parametrize(
