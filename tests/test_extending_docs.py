@@ -22,9 +22,8 @@ from tirjudge.attacks import ATTACKS
 from tirjudge.cli import app
 from tirjudge.data.rows import Row
 from tirjudge.data.sources import MIRROR, open_rows
-from tirjudge.evaluation import open_benchmark, score
+from tirjudge.evaluation import score
 from tirjudge.evaluation.benchmarks import BENCHMARKS
-from tirjudge.evaluation.benchmarks.base import PublishedRow
 from tirjudge.evaluation.judged_rows import JudgedRow, Vote
 from tirjudge.evaluation.protocols import PROTOCOLS, open_protocol
 from tirjudge.evaluation.stored_outputs import open_replay
@@ -194,13 +193,6 @@ def test_the_benchmark_is_judged_by_the_generator_and_scored(tmp_path: Path) -> 
     rows = [json.loads(line) for line in output.read_text().splitlines()]
     assert [(row["choice"], row["correct"]) for row in rows] == [(0, 1.0)] * 3
     assert "100.0" in printed
-
-
-def test_the_benchmark_reads_its_example() -> None:
-    benchmark = open_benchmark("trivia")
-    row = {"question": "2 + 2?", "right": "4", "wrong": "5"}
-    (task,) = benchmark.read(PublishedRow(row, "test", 1, alone=False))
-    assert task == {"prompt": "2 + 2?", "responses": ["4", "5"], "label": 0}
 
 
 def test_the_protocol_counts_a_tie_with_the_label_as_right() -> None:

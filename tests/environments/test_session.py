@@ -16,7 +16,6 @@ from tirjudge_environments import (
     JudgeSession,
     Message,
     Prompt,
-    Refused,
     StopReason,
     TirPairwise,
     ToolCall,
@@ -110,21 +109,6 @@ async def test_a_continued_turn_is_one_turn(start) -> None:
     assert written.text == "```json\n{}\n```\n```python\nprint(1)\n```\n"
     assert (written.ids, written.logprobs) == ((1, 2, 3, 4), (-1.0, -2.0, -3.0, -4.0))
     assert box.programs[0].source == "print(1)\n"
-
-
-async def test_a_fourth_program_is_refused_and_the_model_sees_why(start) -> None:
-    session, box = start(OK)
-    for _ in range(3):
-        await session.step(stopped(CALL))
-    [output] = await session.step(stopped(CALL))
-    assert output.text == (
-        "```output\nThe budget of 3 programs is spent: this one was not run. "
-        "Give your verdict now, without a further program.\n```\n"
-    )
-    assert len(box.programs) == 3
-    await session.step(ended(RIGHT))
-    assert session.trajectory.stop is StopReason.VERDICT
-    assert isinstance(session.trajectory.calls[3].outcome, Refused)
 
 
 async def test_the_turn_budget_ends_the_dialogue(start) -> None:

@@ -99,11 +99,6 @@ def test_a_conversation_keeps_its_turns_and_the_text_of_its_parts() -> None:
 @pytest.mark.parametrize(
     ("row", "reason"),
     [
-        ({"prompt": [{"role": "critic", "content": "x"}], "response": "a"}, "prompt, message 1"),
-        (
-            {"prompt": [{"role": "user", "content": [{"type": "image_url"}]}], "response": "a"},
-            "prompt, message 1, content is missing",
-        ),
         ({"prompt": "p", "responses": "a"}, "responses must be a list"),
         ({"prompt": "p", "responses": ["a", None]}, "response B is missing, not a text"),
         ({"prompt": "p", "response_a": "a"}, "response B is missing"),

@@ -42,11 +42,6 @@ async def test_a_truncated_turn_continues_until_the_budget_ends_it(make_task, pl
     assert done.stop is StopReason.VERDICT
 
 
-def test_a_judge_of_pairs_refuses_a_list(make_task) -> None:
-    with pytest.raises(ValueError, match="a pair has two responses; task 'task-1' has 3"):
-        FirstWord().views(make_task("a", "b", "c"))
-
-
 @pytest.mark.parametrize(
     ("text", "bodies"),
     [

@@ -56,13 +56,3 @@ def test_a_figure_with_chat_markup_is_rendered_with_it(name: str, environment, s
     prompt = first_prompt(environment, task)
     rendered = "".join(f"<|im_start|>{m.role}\n{m.content}\n<|im_end|>\n" for m in prompt.messages)
     assert words(f"{rendered}<|im_start|>assistant\n{prompt.prefill}\n") == figure(name)
-
-
-def test_slots_in_a_candidate_stay_text() -> None:
-    task = JudgeTask(
-        id="task", prompt=(Message("user", "{response B}"),), candidates=("{prompt}", "{response A}")
-    )
-    text = first_prompt(JudgeLrmPair(), task).messages[1].content
-    assert text == (
-        "[Question]\n{response B}\n\n[Assistant 1's Answer]\n{prompt}\n\n[Assistant 2's Answer]\n{response A}"
-    )

@@ -47,13 +47,6 @@ def test_no_other_letter_is_a_verdict(make_task, answer: str) -> None:
     assert isinstance(read(TirPairwise(), make_task(), preference(answer)), Malformed)
 
 
-def test_letters_continue_after_z(make_task) -> None:
-    task, environment = make_task(*map(str, range(30))), TirListwise(order="given")
-    assert environment.views(task)[0].name.endswith("-Y-Z-AA-AB-AC-AD")
-    assert read(environment, task, preference("AD")) == Verdict(choice=29)
-    assert isinstance(read(environment, task, preference("AE")), Malformed)
-
-
 @pytest.mark.parametrize(
     ("answer", "score"), [("1", 1), ("10", 10), ("7", 7), ("7.5", 7.5), ("10.0", 10), (" 8\n", 8), ("07", 7)]
 )

@@ -197,7 +197,10 @@ async def test_programs_and_calls_share_a_budget(tools: tuple[Tool, ...]) -> Non
     program = "```python\nprint(1)\n```\n"
     trajectory = await play(tools, FENCED, program, FENCED, VERDICT, budget=Budget(tool_calls=2))
     assert [isinstance(call.outcome, Refused) for call in trajectory.calls] == [False, False, True]
-    assert "The budget of 2 programs is spent" in trajectory.segments[-2].text
+    assert trajectory.segments[-2].text == (
+        "```output\nThe budget of 2 programs is spent: this one was not run. "
+        "Give your verdict now, without a further program.\n```\n"
+    )
     assert score(trajectory).parts["tool"] == 0.0
     spent = await play(tools, *[FENCED] * 4, VERDICT)
     assert [isinstance(call.outcome, Refused) for call in spent.calls] == [False] * 3 + [True]
