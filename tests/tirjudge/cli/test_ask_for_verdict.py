@@ -13,7 +13,6 @@ from tirjudge.judge import Judge
 from tirjudge_environments.session import QUESTION
 
 LOOSE = ["**A** is better.", "[A]", "a", "Ａ", "\u200bA", "A: 7/10, B: 3/10", "Score: 7", "Winner: A"]
-RATED = "Rating: [[7]]"
 
 
 def answering(loose: str) -> Any:

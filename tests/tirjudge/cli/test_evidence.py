@@ -92,13 +92,6 @@ def test_the_summary_counts_decided_verdicts_and_who_won_them(
     assert record["who_won_decided"]["sources"][0]["win_rate"]["n"] == 2
 
 
-def test_rows_and_views_record_the_evidence(tmp_path: Path, judging: EndpointServer) -> None:
-    judged(tmp_path, judging)
-    rows = rows_of(tmp_path)
-    assert {id: row["decided"] for id, row in rows.items()} == {"a": True, "b": True, "c": False, "d": False}
-    assert [rows[id]["views"][0]["evidence"] for id in "ac"] == ["separates", "missing"]
-
-
 def test_evidence_that_cannot_be_known_is_recorded_as_well(tmp_path: Path, judging: EndpointServer) -> None:
     """A verdict that rests on a tool, and a sandbox that fails in the second run."""
 

@@ -14,7 +14,6 @@ import pytest
 from tests.tirjudge.endpoint_server import EndpointServer, chat
 from tests.tirjudge.judge_command import judge, results, through
 
-SPACES = {"User question": "p", "Answer, first": "x", "it's last": "y"}
 CASES: dict[str, tuple[list[dict[str, Any]], str | None, list[str | None]]] = {
     # name: rows, the words that a user fills in, the verdicts' labels
     "columns in use elsewhere": (
