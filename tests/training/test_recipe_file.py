@@ -61,21 +61,6 @@ def test_an_empty_assignment_takes_an_optional_key_out(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("assignment", "line"),
-    [
-        ("rl.learning_rat=1", "unknown key 'rl.learning_rat'; the nearest known one is 'rl.learning_rate'"),
-        ("rl.learning_rate=fast", "rl.learning_rate: Input should be a valid number"),
-        ("seed", "write it as key=value"),
-    ],
-)
-def test_a_mistake_is_named_in_one_line(recipe: str, assignment: str, line: str) -> None:
-    with pytest.raises(BadRecipe) as error:
-        load(Outer, recipe, [assignment])
-    assert line in str(error.value)
-    assert "\n" not in str(error.value)
-
-
-@pytest.mark.parametrize(
     "assignment",
     [
         "rl.learning_rate=inf",
