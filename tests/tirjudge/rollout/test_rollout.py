@@ -72,15 +72,6 @@ def held(generator: Generator, **options: Any) -> tuple[Rollout, Any]:
     return Rollout(JUDGE, generator, sandbox, **options), sandbox
 
 
-async def test_a_program_runs_and_its_output_precedes_the_verdict(sandbox: Sandbox) -> None:
-    rollout = Rollout(JUDGE, ScriptedGenerator(dialogue), sandbox)
-    (trajectory,) = (await rollout.episode(task())).trajectories
-    assert [segment.text for segment in trajectory.segments] == [PROGRAM, OUTPUT, ANSWER]
-    assert trajectory.stop is StopReason.VERDICT
-    assert trajectory.verdict is not None
-    assert trajectory.verdict.choice == 0
-
-
 async def test_a_group_has_every_sample_of_every_view(sandbox: Sandbox) -> None:
     rollout = Rollout(TirPointwise(), ScriptedGenerator(lambda _: "<score>7</score>"), sandbox)
     group = await rollout.group(task(), 3)
