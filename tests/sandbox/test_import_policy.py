@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
-from tirjudge_sandbox import ImportPolicy, Program, Sandbox, SandboxUnavailable, Status, open_sandbox
+from tirjudge_sandbox import ImportPolicy, Program, Sandbox, Status, open_sandbox
 from tirjudge_sandbox.guest import import_policy
 from tirjudge_sandbox.import_policy import STANDARD_LIBRARY
 
@@ -19,7 +19,6 @@ NETWORK = "there is no network here"
 PROGRAM = "no other program can be started here"
 PROCESS = "a program here is one process, which may have threads"
 INTERPRETER = "programs here do not look into the interpreter"
-ELSEWHERE = "it is not among the modules that programs may import here"
 
 
 @pytest.fixture(scope="module")
@@ -134,9 +133,3 @@ async def test_more_modules_can_be_allowed(check):
     assert check(b"import torch.nn")
     assert not import_policy.check(ImportPolicy().allowing("torch").imports)(b"import torch.nn")
     assert import_policy.check(ImportPolicy(frozenset({"json"})).imports)(b"import re")
-
-
-async def test_without_the_extra_one_line_names_it(monkeypatch):
-    monkeypatch.setattr("tirjudge_sandbox.import_policy.find_spec", lambda name: None)
-    with pytest.raises(SandboxUnavailable, match=r"pip install 'tirjudge\[policy\]'"):
-        open_sandbox("local", import_policy=ImportPolicy())

@@ -187,14 +187,3 @@ def test_inspect_view_shows_the_rows_and_keeps_hostile_text_text(logs: Path) -> 
         assert "view AB" in shown
         assert "So <preference>A</preference>" in shown
         browser.close()
-
-
-VERDICTS = "examples/instructions.verdicts.jsonl"
-
-
-def test_a_missing_library_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in {"inspect_ai", *(name for name in sys.modules if name.startswith("inspect_ai."))}:
-        monkeypatch.setitem(sys.modules, module, None)
-    run = command("export", "inspect", VERDICTS, "-o", tmp_path / "out", code=2)
-    assert "pip install 'tirjudge[inspect]'" in run.stderr
-    assert not (tmp_path / "out").exists()
