@@ -179,7 +179,6 @@ def test_standard_input_is_scored_under_every_protocol(tmp_path: Path) -> None:
         ({"p": "A", "g": 3}, ("prediction=p", "label=g"), ":1: g is 3, which is no letter from A to B"),
         ({"a": "x", "b": 1}, ("score_a=a", "score_b=b"), ':1: a is "x", not a finite number'),
         ({"a": 1}, ("score_a=a",), "--column needs both score_a=COLUMN and score_b=COLUMN"),
-        ({"a": 1}, ("id=a",), "--column needs either prediction=COLUMN"),
         ({"p": "A"}, ("winner=p",), "'winner=p': write PART=COLUMN"),
         ({"p": ["A"], "label": ["A", "B"]}, ("prediction=p",), ":1: label has 2 values, not 1"),
         ({"p": ["A", "?"], "label": ["A", "B"]}, ("prediction=p",), ', item 2: p is "?"'),

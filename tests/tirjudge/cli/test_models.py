@@ -212,8 +212,6 @@ def test_the_note_of_a_model_applies_behind_an_endpoint(
     assert (after["max_tokens"], after["chat_template_kwargs"]) == (77, {"enable_thinking": False})
     assert len(after["messages"][0]["content"]) < len(before["messages"][0]["content"]) / 2
     assert rows("out")[0]["note"] == NOTE
-    refused = judge(*asked, "--output", "none", "--note-of", str(tmp_path), code=2)
-    assert f"--note-of {tmp_path}: there is no tirjudge.json" in refused.stderr
 
 
 def test_the_embedded_model_is_small_and_has_the_prompts_of_its_training() -> None:
