@@ -82,9 +82,8 @@ def create_app(
     async def judge(asked: Questions) -> JudgeAnswer | list[JudgeAnswer]:
         """Judge one question, or a list of questions; answers keep the order."""
         if isinstance(asked, list):
-            return [judgment.answer() for judgment in await service.judge(asked, "many")]
-        (judgment,) = await service.judge([asked], "one")
-        return judgment.answer()
+            return [judgment.answer() for judgment in await service.judge(asked)]
+        return (await service.judge_one(asked)).answer()
 
     @app.post("/v1/group", responses=_ANSWERS, tags=["tirjudge"])
     async def group(asked: GroupRequest) -> GroupRewards:
@@ -100,7 +99,7 @@ def create_app(
     @app.post("/get_reward", responses=_REWARDS, tags=["OpenRLHF"])
     async def reward(asked: RewardRequest) -> RewardResponse:
         """Score the responses of a policy."""
-        judgments = await service.judge(asked.questions(), "query")
+        judgments = await service.judge(asked.questions(), "query", field="")
         rewards = [
             _reward(f"query {index}", judgment, settings.no_verdict_reward)
             for index, judgment in enumerate(judgments)
@@ -110,7 +109,7 @@ def create_app(
     @app.post("/remote_rm", responses=_REWARDS, tags=["slime"])
     async def remote_rm(asked: SampleRequest) -> float:
         """Score the response of a policy."""
-        (judgment,) = await service.judge([asked.question()], "response")
+        judgment = await service.judge_one(asked.question(), field="response")
         return _reward("the response", judgment, settings.no_verdict_reward)
 
     @app.get(MODELS, responses=REFUSALS, tags=["OpenAI"])
@@ -129,7 +128,7 @@ def create_app(
     async def chat(asked: ChatRequest) -> ChatAnswer:
         """Judge the assistant messages at the end of the conversation."""
         await model(asked.model)
-        (judgment,) = await service.judge([asked.question()])
+        judgment = await service.judge_one(asked.question(), field="messages")
         return ChatAnswer.of(judgment, engine.model, asked.response_format)
 
     @app.get("/healthz", tags=["operation"])

@@ -230,7 +230,7 @@ Several = Annotated[list[JudgeRequest], Field(min_length=1, max_length=MOST_QUES
 Questions = Annotated[
     Annotated[JudgeRequest, Tag("one")] | Annotated[Several, Tag("many")], Discriminator(_count)
 ]
-"""One question, or a list of questions; the location of an error says which of the two was read."""
+"""One question, or a list of questions."""
 
 
 Texts = Annotated[list[Text], Field(min_length=1, max_length=MOST_QUESTIONS)]

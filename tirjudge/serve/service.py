@@ -114,13 +114,13 @@ class JudgeService:
         self._turns = Turns(places, further=-(-places // 4))
         self._reading = Pace()
 
-    async def judge(self, questions: Sequence[JudgeRequest], *way: str) -> list[Judgment]:
-        """Judge questions; raises Down, and FieldRefused for unfit ones, which `way` locates."""
-        several = len(questions) > 1
-        works = [
-            self._one(question, (*way, index) if several else way) for index, question in enumerate(questions)
-        ]
-        return await all_or_none(works)
+    async def judge(
+        self, questions: Sequence[JudgeRequest], *way: str, field: str = "responses"
+    ) -> list[Judgment]:
+        """Judge the questions of the list at `way`; see `judge_one`."""
+        return await all_or_none(
+            self.judge_one(question, *way, index, field=field) for index, question in enumerate(questions)
+        )
 
     async def reward_group(self, asked: GroupRequest) -> GroupRewards:
         """Judge a group; raises Down, and FieldRefused for a group that cannot be judged."""
@@ -187,11 +187,16 @@ class JudgeService:
         if size > _FEW_CHARACTERS:
             await self._reading.start(CALLER.get())
 
-    async def _one(self, question: JudgeRequest, way: Sequence[str | int]) -> Judgment:
+    async def judge_one(self, question: JudgeRequest, *way: str | int, field: str = "responses") -> Judgment:
+        """Judge a question; raises Down, and FieldRefused for an unfit one.
+
+        `way` is where the request has the question, and `field` where this has the responses, if not itself.
+        """
+        responses = (*way, field) if field else way
         started = time.monotonic()
         if question.kind and self._engine.options.format:
             raise FieldRefused(f"this server judges only as {self._engine.options.format}", *way, "kind")
-        size = _size(question, question.responses, (*way, "responses"))
+        size = _size(question, question.responses, responses)
         try:
             async with self._turns.place():
                 await self._read(size)
@@ -202,7 +207,7 @@ class JudgeService:
         except RowError as error:
             raise FieldRefused(str(error), *way) from None
         except ValueError as error:
-            raise FieldRefused(str(error), *way, "responses") from None
+            raise FieldRefused(str(error), *responses) from None
         except CostReached as error:
             self._reason = str(error)
             raise Down(self._reason) from None

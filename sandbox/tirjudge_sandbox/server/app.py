@@ -180,7 +180,7 @@ def with_operations(app: "FastAPI", metrics: RequestMetrics, access: Access, int
     @app.exception_handler(RequestValidationError)
     @app.exception_handler(FieldRefused)
     async def refuse(_: Request, error: Any) -> Response:
-        return JSONResponse({"detail": error_details(error.errors())}, 422)
+        return JSONResponse({"detail": error_details(error.errors(), getattr(error, "body", None))}, 422)
 
     app.add_middleware(_Heads)
     # The last one added is the outer one: `Intake` counts by the caller that `Guard` has set.

@@ -122,14 +122,33 @@ def _encodable(value: Any) -> bool:
     return True
 
 
-def error_details(errors: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Return errors without the values that were sent, which may be huge or not representable in JSON."""
+def error_details(errors: Iterable[Mapping[str, Any]], body: Any = None) -> list[dict[str, Any]]:
+    """Return errors without the values that were sent, which may be huge or not representable in JSON.
+
+    With a `body` their places are those in what was sent, without the names of alternatives that were tried.
+    """
     # First what a caller misspelt: where an object or a text may be, there are errors for the text as well.
     first = sorted(errors, key=lambda error: error["type"] != UNKNOWN)[:_MOST_ERRORS]
     return [
-        {"type": error["type"], "loc": [_short(part) for part in error["loc"]], "msg": _message(error)}
+        {"type": error["type"], "loc": [_short(part) for part in _place(error, body)], "msg": _message(error)}
         for error in first
     ]
+
+
+def _place(error: Mapping[str, Any], body: Any) -> list[Any]:
+    """Return the path of a field in the body; what it lacks is kept only as the name of a field."""
+    if body is None:
+        return list(error["loc"])
+    first, *way = error["loc"]
+    place = [first]
+    for number, part in enumerate(way, 1):
+        listed = isinstance(body, list) and isinstance(part, int) and part < len(body)
+        if listed or (isinstance(body, Mapping) and part in body):
+            place.append(part)
+            body = body[part]
+        elif number == len(way) and error["type"] in ("missing", UNKNOWN):
+            place.append(part)
+    return place
 
 
 def _message(error: Mapping[str, Any]) -> Any:

@@ -222,7 +222,7 @@ REFUSED = [
     (chat(messages=[{"role": "assistant", "content": "a"}]), 400, "messages", None),
     (chat(*"a" * 65), 400, "messages", None),
     (chat([{"type": "image_url", "image_url": {"url": "u"}}]), 400, "messages.1.content", None),
-    (chat("a", kind="pairwise"), 400, None, None),
+    (chat("a", kind="pairwise"), 400, "messages", None),
     (chat("a", prompt=" "), 400, None, None),
     (chat("a", model="gpt-4o"), 404, None, "model_not_found"),
     (chat("a", prompt="DOWN"), 503, None, None),

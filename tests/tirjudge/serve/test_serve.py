@@ -194,18 +194,20 @@ def test_one_failure_leaves_no_answer_for_the_whole_request(served: JudgeServer)
 @pytest.mark.parametrize(
     ("body", "way"),
     [
-        ({"prompt": "p"}, ["body", "one", "responses"]),
-        ({"prompt": "  ", "responses": ["a"]}, ["body", "one"]),
-        ({"prompt": "p", "responses": ["a"], "kind": "pairwise"}, ["body", "one", "responses"]),
-        ({"prompt": "p", "responses": ["a"] * 65}, ["body", "one", "responses"]),
-        ([question("a", "b"), question("a", kind="pairwise")], ["body", "many", 1, "responses"]),
-        ([question("a")] * 257, ["body", "many"]),
+        ({"prompt": "p"}, ["body", "responses"]),
+        ({"prompt": 5, "responses": ["a"]}, ["body", "prompt"]),
+        ({"prompt": "p", "responses": ["a", [{"role": "user"}]]}, ["body", "responses", 1]),
+        ({"prompt": "  ", "responses": ["a"]}, ["body"]),
+        ({"prompt": "p", "responses": ["a"], "kind": "pairwise"}, ["body", "responses"]),
+        ({"prompt": "p", "responses": ["a"] * 65}, ["body", "responses"]),
+        ([question("a", "b"), question("a", kind="pairwise")], ["body", 1, "responses"]),
+        ([question("a")] * 257, ["body"]),
     ],
 )
 def test_invalid_requests_name_the_field(served: JudgeServer, body: object, way: list[object]) -> None:
     response = served.post("/v1/judge", body)
     assert response.status_code == 422
-    assert response.json()["detail"][0]["loc"][: len(way)] == way
+    assert response.json()["detail"][0]["loc"] == way
     assert response.json()["detail"][0]["msg"]
 
 
@@ -278,7 +280,7 @@ def test_no_reward_is_invented(served: JudgeServer) -> None:
 def test_a_server_of_one_format_refuses_a_kind() -> None:
     with judge_serving(ScriptedGenerator(["[[A]]"]), format="j1-pav") as server:
         response = server.post("/v1/judge", question("a", "b", kind="pairwise"))
-        assert response.json()["detail"][0]["loc"] == ["body", "one", "kind"]
+        assert response.json()["detail"][0]["loc"] == ["body", "kind"]
 
 
 def test_ready_while_the_model_answers() -> None:

@@ -201,7 +201,7 @@ async def test_wrong_tokens_wait_once_there_are_many_and_right_ones_do_not(serve
 def test_a_question_that_no_model_reads_is_refused_in_one_line(served: JudgeServer) -> None:
     long = "x" * 2_000_001
     for path, body, way in (
-        ("/v1/judge", {"prompt": "Write.", "responses": [long]}, ["one", "responses"]),
+        ("/v1/judge", {"prompt": "Write.", "responses": [long]}, ["responses"]),
         ("/v1/group", {"prompt": "Write.", "completions": [long, "x"]}, ["completions"]),
     ):
         answer = served.post(path, body, headers=holder(TOKENS[0]))
