@@ -127,15 +127,16 @@ def show(
         terminal, shown = console(), 0
         for row, fields in islice(rows, limit):
             shown += 1
+            apart = selection.apart if row.verdict_decided and not as_json else ()
             if as_json:
                 # ASCII: JSON leaves some control characters of a terminal as they are.
                 print(json.dumps(fields))
             elif brief:
-                line = row_line(row)
+                line = row_line(row, apart)
                 line.truncate(terminal.width, overflow="ellipsis")
                 terminal.print(line, soft_wrap=True)
             else:
-                print_row(terminal, row, selection.apart if row.verdict_decided else ())
+                print_row(terminal, row, apart)
         selection.report(shown, as_json=as_json)
         if not as_json and not any(wanted):
             print("\n".join(_numbers(files)))

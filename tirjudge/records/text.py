@@ -341,16 +341,18 @@ def program_outputs(program: RecordedPassage, shown: str) -> Iterator[tuple[str,
         yield "standard error", program.stderr
 
 
-def row_line(row: ResultRow) -> Text:
+def row_line(row: ResultRow, apart: Collection[str] = ()) -> Text:
     """Return a row as one line: id, verdict with its scores or votes, right or wrong, output and check.
 
-    Untrusted text is escaped.
+    Untrusted text is escaped. For `apart` see `decided_text`.
     """
     outcome = outcome_text(row)
     line = Text(f"{printable(row.id, 24):<12}  {printable(verdict_text(row), 40):<14}  ")
     line.append(f"{outcome:<6}", _STYLES.get(outcome, ""))
     if row.verdict_decided is False:
         line.append("  undecided")
+    elif row.verdict_decided and row.programs and row.id in apart:
+        line.append("  copied program")
     # The output comes first: it decided the verdict, and a narrow terminal cuts the end of the line.
     output, check = deciding_lines(row)
     line.append(f"  {' <- '.join(filter(None, (printable(output, _SHORT_OUTPUT), check)))}")

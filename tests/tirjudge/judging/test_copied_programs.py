@@ -97,6 +97,8 @@ def test_rows_are_shown_and_selected_as_the_summary_counts_them(tmp_path: Path, 
     def shown(*words: str) -> str:
         return invoke("show", path.name, *words, folder=tmp_path).stdout.replace(" \n", "\n")
 
+    marked = [line.split()[0] for line in shown().splitlines() if "  copied program" in line]
+    assert marked == [f"row-{number}" for number in range(9)]
     assert "\ndecided by a copied program, which counts apart\n" in shown("row-0")
     assert "\ndecided by a program\n" in shown("row-9")
     decided = [json.loads(line)["id"] for line in shown("--decided", "--json").splitlines()]
