@@ -65,7 +65,20 @@ def split_names(path: str, config: str | None = None) -> list[str]:
     try:
         return list(library.get_dataset_split_names(place, config))
     except Exception as error:  # the library's errors have no common root
-        raise ValueError(f"{path}: cannot be loaded as a dataset: {first_line(error)}") from None
+        raise _refusal(path, error) from None
+
+
+def _refusal(path: str, error: Exception) -> ValueError:
+    """Return an error of the library in one line; `path` is what was asked for."""
+    # The library says of a file that it cannot read only that an error occurred.
+    reason = error.__cause__ if type(error).__name__ == "DatasetGenerationError" else None
+    refused = f"{path}: cannot be loaded as a dataset: {first_line(reason or error)}"
+    if Path(path).is_dir():
+        refused = (
+            f"{path}: this folder has no file of rows" if isinstance(error, FileNotFoundError) else refused
+        )
+        refused += "; name a file, or a quoted pattern of files"
+    return ValueError(refused)
 
 
 def _load(path: str, config: str | None, split: str | None, file: str | None) -> tuple[Any, str]:
@@ -76,7 +89,7 @@ def _load(path: str, config: str | None, split: str | None, file: str | None) ->
             path, config, split=split, data_files=file, cache_dir=_cache(library, path)
         )
     except Exception as error:
-        raise ValueError(f"{path}: cannot be loaded as a dataset: {first_line(error)}") from None
+        raise _refusal(path, error) from None
     return rows, split
 
 
@@ -101,6 +114,7 @@ def datasets_library(path: str) -> Any:
     if not sys.stderr.isatty():
         datasets.disable_progress_bars()
     logging.getLogger("huggingface_hub").setLevel(logging.ERROR)  # it logs every attempt at a download
+    logging.getLogger("datasets").setLevel(logging.CRITICAL)  # it logs what it raises as well
     return datasets
 
 

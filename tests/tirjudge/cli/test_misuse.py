@@ -36,7 +36,7 @@ REFUSED = {
     "judge rows.jsonl --temperature -1": "temperature: ",
     "judge rows.jsonl --format jl-pav": "no judge format 'jl-pav'; there are checks-listwise",
     "judge rows.jsonl --order both --format j1-pas --model smol --option order=sideways": "order: ",
-    "judge folder": "folder",
+    "judge folder": "judge: folder: this folder has no file of rows; name a file, or a quoted pattern",
     "judge text.jsonl --output o1 SERVED": "text.jsonl:1: not JSON",
     "judge rows.xlsx": "rows.xlsx: an Excel workbook or another zip file: save the sheet as CSV UTF-8",
     "judge binary": "no row can be read: the file must be JSON lines, JSON, CSV or Parquet",
