@@ -73,8 +73,8 @@ _ADVICE = {
     "malformed": ": the answers lack the form that the prompt asks for: try another --format or --tier",
 }
 """What to do when no row got a verdict, by how the dialogues ended."""
-_REPLACED = ("--format", "--output", "-o")
-"""Options that the proposal of another format replaces."""
+_REPLACED = ("--format", "--output", "-o", "--junit")
+"""Options with a value that the proposal of another format replaces, or leaves out as a file of this run."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -200,7 +200,7 @@ class BatchRun:
         if evidence.decided or not evidence.known or told or options.format not in ("", "tir"):
             return ""
         is_judged = self.command == "judge" and self.output != STANDARD_OUTPUT
-        if not is_judged or options.exact or not (options.tools and options.bindings):
+        if not is_judged or "-" in sys.argv or options.exact or not (options.tools and options.bindings):
             return ""
         if local_note(options).formats or any(
             row.get("files") or row.get("prompt_files") for row in results.rows()
@@ -211,7 +211,7 @@ class BatchRun:
         for word in words:
             if word in _REPLACED:
                 next(words, "")
-            elif word.partition("=")[0] not in _REPLACED:
+            elif word.partition("=")[0] not in (*_REPLACED, "--overwrite"):
                 kept.append(word)
         output = self.output.with_name(f"{self.output.name.partition('.')[0]}.checks.verdicts.jsonl")
         return shlex.join(["tirjudge", *kept, "--format", "checks", "--output", str(output)])

@@ -40,10 +40,12 @@ def test_a_run_that_decided_nothing_proposes_checks_which_decide(
     write_rows(tmp_path / "rows.jsonl", rows(3))
     folder = tmp_path / ("f" * 200) / ("g" * 200)
     folder.mkdir(parents=True)
-    words = ["judge", "rows.jsonl", *through(endpoint), "-o", str(folder / "rows.verdicts.jsonl")]
+    once = ["--junit", "rows.xml", "--overwrite", "-o", str(folder / "rows.verdicts.jsonl")]
+    words = ["judge", "rows.jsonl", *through(endpoint), *once]
     monkeypatch.setattr(sys, "argv", ["tirjudge", *words])
     run = invoke(*words, folder=tmp_path, code=0)
     [proposal] = [line.strip() for line in run.stdout.splitlines() if "--format checks" in line]
+    assert not {"--junit", "--overwrite"} & set(shlex.split(proposal))
     again = invoke(*shlex.split(proposal)[1:], folder=tmp_path, code=0)
     assert "decided by a program 3 of 3 rows" in again.stdout
     assert "--format checks" not in again.stdout
