@@ -19,6 +19,7 @@ from tirjudge_training.heldout import (
     Answer,
     ValidationConfig,
     best_steps,
+    lines,
     measure,
     summary,
 )
@@ -95,7 +96,11 @@ def train(run: Run) -> None:
 
 
 def validated(run: Run) -> dict[int, int]:
-    return {row["step"]: row["correct"] for row in read_lines(run.path / "rl" / VALIDATION)}
+    return {step: right for step, (right, _) in counted(run).items()}
+
+
+def counted(run: Run) -> dict[int, tuple[int, int]]:
+    return {row["step"]: (row["correct"], row["n"]) for row in read_lines(run.path / "rl" / VALIDATION)}
 
 
 @pytest.mark.slow
@@ -115,7 +120,7 @@ def test_every_second_step_and_the_last_are_validated_as_their_checkpoints_are(r
 
 @pytest.mark.slow
 def test_only_the_best_weights_are_kept_in_bfloat16(run: Run) -> None:
-    best = best_steps(validated(run))[:2]
+    best = best_steps(counted(run))[:2]
     folders = {folder.name: folder for folder in (run.path / "rl" / SNAPSHOTS).iterdir()}
     assert folders.keys() == {f"step-{step}" for step in best}
     for step in best:
@@ -139,11 +144,17 @@ def test_the_best_step_is_selected(run: Run) -> None:
 
 def test_a_resumed_stage_validates_only_steps_that_are_missing(run: Run) -> None:
     """A kill after the snapshot and before its line, and one that left half a snapshot."""
-    lines = (run.path / "rl" / VALIDATION).read_bytes()
-    counts, (*before, _) = validated(run), lines.splitlines(keepends=True)
+    written = (run.path / "rl" / VALIDATION).read_bytes()
+    counts, (*before, _) = validated(run), written.splitlines(keepends=True)
     (run.path / "rl" / VALIDATION).write_bytes(b"".join(before))
     (run.path / "rl" / SNAPSHOTS / "partial-5").mkdir()
     train(run)
     assert validated(run) == counts
     names = {folder.name for folder in (run.path / "rl" / SNAPSHOTS).iterdir()}
-    assert names == {f"step-{step}" for step in best_steps(counts)[:2]}
+    assert names == {f"step-{step}" for step in best_steps(counted(run))[:2]}
+
+
+def test_a_failed_sandbox_says_nothing_about_a_step() -> None:
+    assert best_steps({1: (6, 10), 2: (5, 6), 3: (0, 0), 4: (6, 10)}) == [2, 4, 1, 3]
+    (line,) = lines(summary([one("ends", None)]))
+    assert line.endswith("; no verdict")

@@ -215,8 +215,10 @@ def lines(results: Mapping[str, Any]) -> list[str]:
     """Format a summary, one line per format."""
     return [
         f"{name}: accuracy {percentage(result['accuracy'])}; failed programs "
-        f"{percentage(result['program_errors'])}; {result['calls_per_verdict'] or 0:.2f} programs per verdict"
+        f"{percentage(result['program_errors'])}; "
+        + ("no verdict" if calls is None else f"{calls:.2f} programs per verdict")
         for name, result in results.items()
+        for calls in (result["calls_per_verdict"],)
     ]
 
 
@@ -226,7 +228,8 @@ def percentage(proportion: Mapping[str, Any]) -> str:
 
 
 VALIDATION = "validation.jsonl"
-"""The file of an RL stage with every validated step: `step` (generation batches), `correct` and `n`."""
+"""The file of an RL stage with every validated step: `step` (generation batches), `correct` and `n`, tasks
+whose sampler and sandbox did not fail."""
 SNAPSHOTS = "snapshots"
 """The subfolder of an RL stage with the best validated weights, `step-N`."""
 
@@ -259,9 +262,7 @@ class Validation:
         self._rollout = rollout.model_copy(update={"temperature": 0.0})
         self._every, self._keep, self._processes = every, keep, processes
         # Steps that a killed run validated are not validated again, even if their training is repeated.
-        self._correct: dict[int, int] = processes.first(
-            lambda: {row["step"]: row["correct"] for row in run.read(VALIDATION)}
-        )
+        self._counts: Counts = processes.first(lambda: validated(run.read(VALIDATION)))
 
     def __call__(self, engine: Engine, model: Any, step: int, last: bool) -> None:
         """Validate the weights after `step` batches, if it is their turn; the engine must have these weights.
@@ -269,27 +270,30 @@ class Validation:
         Every one of several processes makes this call.
         """
         # Step 0 has the weights of the start, which are no candidate of the selection.
-        if not step or (step % self._every and not last) or step in self._correct or not self._tasks:
+        if not step or (step % self._every and not last) or step in self._counts or not self._tasks:
             return
         mine = self._processes.share(list(enumerate(self._tasks)))
-        correct = sum(self._processes.every(engine.run(self._count(engine, mine))))
-        counts = {**self._correct, step: correct}
+        found = self._processes.every(engine.run(self._count(engine, mine)))
+        correct, n = (sum(column) for column in zip(*found, strict=True))
+        counts = {**self._counts, step: (correct, n)}
         best = best_steps(counts)[: self._keep]
         if step in best:
             self._write(step, model)
         # Noted after the snapshot is complete: a step without this row is validated again.
-        self._run.append(VALIDATION, {"step": step, "correct": correct, "n": len(self._tasks)})
-        self._correct = counts
+        self._run.append(VALIDATION, {"step": step, "correct": correct, "n": n})
+        self._counts = counts
         self._processes.first(lambda: self._drop(best))
-        self._say(f"step {step} has {correct} of {len(self._tasks)} validation tasks right")
+        failed = f"; {len(self._tasks) - n} could not be answered" if n < len(self._tasks) else ""
+        self._say(f"step {step} has {correct} of {n} validation tasks right{failed}")
 
-    async def _count(self, engine: Engine, tasks: Sequence[tuple[int, FormattedTask]]) -> int:
-        right = 0
+    async def _count(self, engine: Engine, tasks: Sequence[tuple[int, FormattedTask]]) -> tuple[int, int]:
+        """Return the right answers, and all answers: a failed sandbox or sampler says nothing of a step."""
+        found: list[bool | None] = []
         progress = ProgressReporter(self._say, unit="validation tasks answered", total=len(tasks))
         rollouts_of = engine.rollouts(0, self._rollout)
         async for _, rollouts in score_tasks(tasks, rollouts_of, size=1, progress=progress):
-            right += bool(answer(rollouts.formatted, rollouts.episodes[0], rollouts.scores[0]).correct)
-        return right
+            found.append(answer(rollouts.formatted, rollouts.episodes[0], rollouts.scores[0]).correct)
+        return found.count(True), len(found) - found.count(None)
 
     def _write(self, step: int, model: Any) -> None:
         folder = self._run.path / SNAPSHOTS / f"step-{step}"
@@ -307,9 +311,22 @@ class Validation:
                 shutil.rmtree(folder)
 
 
-def best_steps(correct: dict[int, int]) -> list[int]:
-    """Return the validated steps, the best first; of equals the later one, which has seen more data."""
-    return sorted(correct, key=lambda step: (correct[step], step), reverse=True)
+Counts = Mapping[int, tuple[int, int]]
+"""Validated steps, each with its right answers and all answers."""
+
+
+def validated(rows: Iterable[Mapping[str, Any]]) -> Counts:
+    """Return the counts in the rows of `VALIDATION`."""
+    return {row["step"]: (row["correct"], row["n"]) for row in rows}
+
+
+def best_steps(counts: Counts) -> list[int]:
+    """Return the validated steps, the one with the highest share of right answers first.
+
+    Of equals it is the later one, which has seen more data. A step without an answer is last.
+    """
+    shares = {step: right / n if n else -1.0 for step, (right, n) in counts.items()}
+    return sorted(shares, key=lambda step: (shares[step], step), reverse=True)
 
 
 def _replace(partial: Path, folder: Path) -> None:

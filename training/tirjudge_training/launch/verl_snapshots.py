@@ -79,8 +79,7 @@ def _right(path: Path) -> tuple[int, int]:
 
 def drop_snapshots(folder: Path, *, keep: int) -> None:
     """Delete the snapshots of all validated steps but the best `keep` ones."""
-    counts = {step: right for step, (right, _) in validated(folder).items()}
-    for step in best_steps(counts)[keep:]:
+    for step in best_steps(validated(folder))[keep:]:
         shutil.rmtree(snapshot(folder, step), ignore_errors=True)
 
 

@@ -9,7 +9,15 @@ from tirjudge.console_text import counted
 from tirjudge.storage.durable_files import RunFolder
 from tirjudge.storage.json_lines import JsonObject, read_lines
 from tirjudge_training.data.base import Data, trajectories
-from tirjudge_training.heldout import SNAPSHOTS, VALIDATION, HeldoutConfig, best_steps, lines, measure
+from tirjudge_training.heldout import (
+    SNAPSHOTS,
+    VALIDATION,
+    HeldoutConfig,
+    best_steps,
+    lines,
+    measure,
+    validated,
+)
 from tirjudge_training.rl.rollout_engine import RolloutConfig
 from tirjudge_training.stages.base import MODEL, Disk, Run, Size, Stage
 
@@ -28,18 +36,19 @@ class Selection(Stage):
 
     def work(self, folder: RunFolder, run: Run) -> JsonObject:
         """Copy the snapshot of the best step, or the last weights if there are no validation tasks."""
-        validated = list(read_lines(run.path / self.stage / VALIDATION))
+        counts = validated(read_lines(run.path / self.stage / VALIDATION))
         # A killed selection may have left a part of a copy.
         shutil.rmtree(folder.path / MODEL, ignore_errors=True)
-        if not validated:
+        if not counts:
             shutil.copytree(run.path / self.stage / MODEL, folder.path / MODEL)
             return {"best": None, "n": 0, "correct": {}}
-        counts = {row["step"]: row["correct"] for row in validated}
-        best, tasks = best_steps(counts)[0], validated[0]["n"]
+        best = best_steps(counts)[0]
+        right, tasks = counts[best]
         shutil.copytree(run.path / self.stage / SNAPSHOTS / f"step-{best}", folder.path / MODEL)
         steps = f"{len(counts)} validated steps" if len(counts) > 1 else "the only validated step"
-        run.say(f"step {best} is chosen from {steps}: {counts[best]} of {tasks} validation tasks right")
-        return {"best": best, "n": tasks, "correct": {str(step): n for step, n in sorted(counts.items())}}
+        run.say(f"step {best} is chosen from {steps}: {right} of {tasks} validation tasks right")
+        correct = {str(step): right for step, (right, _) in sorted(counts.items())}
+        return {"best": best, "n": tasks, "correct": correct}
 
     def size(self, data: Data) -> Size:
         return Size(f"the best of at most {self.candidates} validated steps")
