@@ -139,7 +139,7 @@ def show(one: Calibration, *, full: bool, as_json: bool) -> None:
         _print_variance(variance)
     _print_curve(one, full=full)
     if one.verified is not None:
-        _print_verified(one.verified, one.confidence)
+        _print_verified(one.verified, one)
     left = ", ".join(f"{name} {count}" for name, count in one.counts.items() if count)
     if left:
         _say(f"rows {left}")
@@ -257,8 +257,8 @@ def _print_curve(one: Calibration, *, full: bool) -> None:
         _say(f"{len(points)} of {len(found.points)} thresholds; --full prints all of them")
 
 
-def _print_verified(one: Verified, confidence: Confidence) -> None:
-    target = percent(one.target)
+def _print_verified(one: Verified, measured: Calibration) -> None:
+    target, confidence = percent(one.target), measured.confidence
     if one.chosen is None or one.verified is None:
         _say(
             f"no threshold of {confidence} has a risk on the first half whose interval ends below {target}: "
@@ -275,7 +275,11 @@ def _print_verified(one: Verified, confidence: Confidence) -> None:
         f"on the other half the risk {found} below it: {one.verified.risk}; coverage {one.verified.coverage}"
     )
     if one.chosen.threshold > 0:
-        _say(f"tirjudge judge ROWS --abstain-below {threshold} --confidence {confidence}")
+        repeated = {found.over: len(found.accuracies) for found in measured.variances}
+        how = f" --samples {repeated['reruns']}" if "reruns" in repeated else ""
+        # A single vote has no share, and another number of votes has other shares.
+        how = f"{' --order both' if 'orders' in repeated else ''}{how}" if confidence == "vote-share" else ""
+        _say(f"tirjudge judge ROWS{how} --abstain-below {threshold} --confidence {confidence}")
     else:
         _say("no verdict needs to be left open")
 

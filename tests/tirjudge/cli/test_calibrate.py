@@ -78,6 +78,9 @@ def test_published_judges_as_reruns_of_each_other_vote() -> None:
     assert found["threshold"]["chosen"] is None
     # Rounded up, two thirds of the votes would not reach the threshold that is printed for them.
     assert "\n0.6666 " in command(*words).stdout
+    # A single vote has no share, with which judge would refuse the option.
+    advised = command(*words, "--target-risk", 0.25).stdout
+    assert "\ntirjudge judge ROWS --samples 3 --abstain-below " in advised
 
 
 def first_shown(body: dict[str, Any]) -> dict[str, Any]:
