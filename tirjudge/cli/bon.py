@@ -331,14 +331,18 @@ def _print_solved(tally: SolvedTally, failed: int) -> None:
 
 
 def _print_picks(path: Path) -> None:
-    """Print how often each source was picked, and the picks of the first rows; the rest are in the file."""
+    """Print how often each source was picked, and the picks of the first rows; the rest are in the file.
+
+    A pick is undecided if no judgment of its row decided anything, so that majority or lots have picked.
+    """
     picked: dict[str, Counter[str]] = {}
     for number, pick in enumerate(read_lines(path)):
         named = []
         for method, one in pick["selections"].items():
-            source = one.get("source", "")
-            picked.setdefault(method, Counter())[source] += 1
+            source, undecided = one.get("source", ""), 0 < one["judgments"] == one["undecided"]
+            picked.setdefault(method, Counter())[source and ("undecided" if undecided else source)] += 1
             named.append(f"{method} {letter(one['choice'])}" + (f" {source}" if source else ""))
+            named[-1] += " (undecided)" if undecided else ""
         if number < _SHOWN_PICKS:
             print(printable(f"  {pick['id']}: {', '.join(named)}", _LONGEST_PICK))
     for method, sources in picked.items():

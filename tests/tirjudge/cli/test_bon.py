@@ -136,13 +136,18 @@ def test_picks_are_shown_with_the_names_of_their_columns(tmp_path: Path, endpoin
         {"id": f"q{n}", "prompt": "p", "gpt": f"candidate {n}", "claude": "candidate 2", "own": "candidate 1"}
         for n in (0, 3, 4)
     ]
+    # Of a row without any verdict, lots pick.
+    rows.append({**rows[0], "id": "mute", "prompt": "mute"})
+    endpoint.script = lambda body: chat("?") if "mute" in str(body) else prefer_the_largest(body)
     (tmp_path / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     named = ("--column", "responses=gpt,claude,own")
     run = bon(tmp_path, "rows.jsonl", "--pairwise", *named, *through(endpoint), code=0)
     shown = run.stdout.partition("picks.jsonl\n")[2].splitlines()
-    assert sorted(shown[:3]) == ["  q0: pairwise B claude", "  q3: pairwise A gpt", "  q4: pairwise A gpt"]
-    assert shown[3:] == ["pairwise picked gpt 2, claude 1"]
-    picks = lines(tmp_path / "rows.bon.jsonl.picks.jsonl")
+    mute, *decided = sorted(shown[:4])
+    assert decided == ["  q0: pairwise B claude", "  q3: pairwise A gpt", "  q4: pairwise A gpt"]
+    assert mute.endswith(" (undecided)")
+    assert shown[4:] == ["pairwise picked gpt 2, claude 1, undecided 1"]
+    picks = [one for one in lines(tmp_path / "rows.bon.jsonl.picks.jsonl") if one["id"] != "mute"]
     assert sorted(pick["selections"]["pairwise"]["source"] for pick in picks) == ["claude", "gpt", "gpt"]
     # A judgment of two of the three candidates has the names of these two.
     judged = lines(tmp_path / "rows.bon.jsonl")
