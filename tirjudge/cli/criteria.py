@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -35,9 +36,7 @@ from tirjudge.judging.judge_model import local_weights, most_tokens
 from tirjudge.judging.meta_judge import rejects_the_question
 from tirjudge.judging.options import OF_RUNS
 from tirjudge.progress import ProgressReporter
-from tirjudge.storage.json_lines import JsonLines, read_lines
-from tirjudge.storage.result_file import check_settings, record_settings, settings_path
-from tirjudge.storage.run_settings import refuse_foreign_file
+from tirjudge.storage.result_file import RunFile
 from tirjudge_environments import JudgeTask
 from tirjudge_environments.tasks import RowError
 
@@ -77,8 +76,6 @@ def criteria(
     rows = reading.open(file)
     refuse_input(target, rows)
     calls = target.with_name(f"{target.name}.calls.jsonl")
-    if not options.overwrite:
-        refuse_foreign_file(target, calls, "criteria")
     prices, weights = options.prices(), local_weights(options)
     settings = {
         **options.settings(),
@@ -90,21 +87,13 @@ def criteria(
         "most": most,
     }
     with ExitStack() as stack:
-        lines = JsonLines(target, replace=options.overwrite)
-        stack.callback(lines.close)
-        has_rows = target.stat().st_size > 0
-        # Early versions recorded no settings of a file of criteria.
-        if has_rows and not options.overwrite and settings_path(target).exists():
-            check_settings(target, settings, type(options))
-        elif not (has_rows and options.overwrite):
-            record_settings(target, settings)
+        # Early versions recorded no settings of a file of criteria, but its calls.
+        opened = partial(RunFile, declared_by=type(options), command="criteria", companion=calls)
+        lines = stack.enter_context(opened(target, settings, overwrite=options.overwrite))
         spending = stack.enter_context(
             Spending(calls, prices=prices, limit=options.max_cost, overwrite=options.overwrite)
         )
-        done: set[Any] = set()
-        if not options.overwrite:
-            done = {row["id"] for row in read_lines(target) if "id" in row}
-        run = _Run(options, plan, most, lines, done, settings if has_rows and options.overwrite else None)
+        run = _Run(options, plan, most, lines, {row["id"] for row in lines.rows() if "id" in row})
         try:
             completed = asyncio.run(run.over(rows, spending, weights))
         except KeyboardInterrupt:
@@ -128,11 +117,9 @@ class _Run:
     options: RunOptions
     plan: Plan
     most: int
-    lines: JsonLines
+    lines: RunFile
     done: set[Any]
     """Ids of the rows that an earlier start wrote."""
-    new_settings: Mapping[str, Any] | None = None
-    """The settings of this run, until its first row replaces the rows of an earlier one."""
     progress: ProgressReporter = field(default_factory=lambda: ProgressReporter(say))
     before: int = 0
     judged_rows: int = 0
@@ -194,11 +181,6 @@ class _Run:
         self.with_criteria += bool(result.kept)
         self.kept += len(result.kept)
         self.proposed += len(result.kept) + len(result.dropped)
-        if self.new_settings is not None:
-            # In this order: a kill in between leaves no rows, and never the old rows under these settings.
-            self.lines.append()
-            record_settings(self.lines.path, self.new_settings)
-            self.new_settings = None
         given = self._given.pop(work.where).fields
         # The row's own criteria were not judged, and an empty list of criteria is no row that can be judged.
         fields = {name: value for name, value in given.items() if name != "criteria"} | {"id": work.task.id}

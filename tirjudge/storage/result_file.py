@@ -84,13 +84,13 @@ def recorded_settings(results: Path) -> JsonObject | None:
     return recorded if isinstance(recorded, dict) else None
 
 
-class ResultFile:
-    """A file with one JSON line per judged row, in order of completion.
+class RunFile:
+    """A file with one JSON line per row that a run has finished, in order of completion.
 
-    `{path}.settings.json` records the settings of the judged rows, and `{path}.failed.jsonl` any failed rows.
-    Opened with the same settings, a run resumes. With `overwrite`, the first appended row replaces all
-    earlier rows and settings. Raises ValueError, in one line, for other settings and for a file that tirjudge
-    did not write; Locked while another process writes it; OSError.
+    `{path}.settings.json` records the settings of its rows. Opened with the same settings, a run resumes.
+    With `overwrite`, the first appended row replaces all earlier rows and settings. Raises ValueError, in one
+    line, for other settings and for a file that the command did not write; Locked while another process
+    writes it; OSError.
     """
 
     def __init__(
@@ -100,10 +100,13 @@ class ResultFile:
         *,
         declared_by: type[BaseModel] = BaseModel,
         overwrite: bool = False,
+        command: str = "judge",
+        companion: Path | None = None,
     ) -> None:
         """`declared_by` is the model that declares the settings, see `refuse_other_settings`.
 
-        A setting without a field is null where the setting changes nothing.
+        A setting without a field is null where the setting changes nothing. A file with a `companion` was
+        written by the command, and is taken even if its settings were never recorded.
         """
         self.path = path
         # Looked up before the file is opened, which creates it.
@@ -111,22 +114,64 @@ class ResultFile:
         self._settings = settings
         self._replaces = overwrite and not self._fresh
         """True until this run replaces the earlier run's rows in the file."""
-        self._sidecar, self.failures_path = settings_path(path), failures_path(path)
+        self._sidecar = settings_path(path)
         if not overwrite:
-            refuse_foreign_file(self.path, self._sidecar, "judge")
+            refuse_foreign_file(path, companion or self._sidecar, command)
         # Locks the file until closed: no other process changes the rows or settings.
         self._lines = JsonLines(path, replace=self._replaces)
+        try:
+            if not self._replaces:
+                unrecorded = companion is not None and not self._sidecar.exists()
+                if unrecorded or not path.stat().st_size:
+                    record_settings(path, settings)
+                else:
+                    check_settings(path, settings, declared_by)
+        except BaseException:
+            self.close()
+            raise
+
+    def rows(self) -> Iterator[JsonObject]:
+        """Read all rows finished so far, earlier runs included."""
+        return iter(()) if self._replaces else read_lines(self.path)
+
+    def append(self, row: Mapping[str, Any]) -> None:
+        """Append a row; returns once the row is on the disk."""
+        if self._replaces:
+            # In this order: a kill in between leaves no rows, and never the old rows under the new settings.
+            self._lines.append()
+            record_settings(self.path, self._settings)
+            self._replaces = False
+        self._fresh = False
+        self._lines.append(row)
+
+    def close(self) -> None:
+        self._lines.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        # A refused run leaves nothing behind, in particular no settings that a corrected command lacks.
+        if error is not None and self._fresh:
+            self.path.unlink(missing_ok=True)
+            self._sidecar.unlink(missing_ok=True)
+        self.close()
+
+
+class ResultFile(RunFile):
+    """The judged rows of a run; `{path}.failed.jsonl` has any failed rows."""
+
+    def __init__(self, path: Path, settings: Mapping[str, Any], **options: Any) -> None:
+        """`options`: see `RunFile`."""
+        self.failures_path = failures_path(path)
         self._failure_lines: JsonLines | None = None
+        super().__init__(path, settings, **options)
         self.digests: dict[str, str] = {}
         """Id of a judged row to the digest of its task."""
         self.labels: dict[str, str] = {}
         """Id of a judged row to its `label_key`."""
         try:
             if not self._replaces:
-                if path.stat().st_size:
-                    check_settings(path, settings, declared_by)
-                else:
-                    record_settings(path, settings)
                 # The failed rows are tried again by this run.
                 self.failures_path.unlink(missing_ok=True)
             for row in self.rows():
@@ -135,25 +180,16 @@ class ResultFile:
             self.close()
             raise
 
-    def rows(self) -> Iterator[JsonObject]:
-        """Read all rows judged so far, earlier runs included."""
-        return iter(()) if self._replaces else read_lines(self.path)
-
     def keep(self, folders: Iterable[Folder]) -> None:
         """Write the contents of files beside the result file. Raises OSError."""
         KeptFiles(self.path).keep(folders)
 
     def append(self, row: Mapping[str, Any]) -> None:
         """Append a judged row (with `id` and `digest`); returns once the row is on the disk."""
-        if self._replaces:
-            # In this order: a kill in between leaves no rows, and never the old rows under the new settings.
-            self._lines.append()
-            record_settings(self.path, self._settings)
-            # The first failure of this run has already replaced the failures of the earlier one.
-            if self._failure_lines is None:
-                self.failures_path.unlink(missing_ok=True)
-            self._replaces = False
-        self._lines.append(row)
+        # The first failure of this run has already replaced the failures of the earlier one.
+        if self._replaces and self._failure_lines is None:
+            self.failures_path.unlink(missing_ok=True)
+        super().append(row)
         self._remember(row)
 
     def _remember(self, row: Mapping[str, Any]) -> None:
@@ -192,7 +228,7 @@ class ResultFile:
 
     def append_failure(self, failure: Mapping[str, Any]) -> None:
         if self._failure_lines is None:
-            self._failure_lines = JsonLines(self.failures_path, replace=True)
+            self._failure_lines, self._fresh = JsonLines(self.failures_path, replace=True), False
         self._failure_lines.append(failure)
 
     def failures(self) -> Iterator[JsonObject]:
@@ -200,19 +236,9 @@ class ResultFile:
         return iter(()) if self._failure_lines is None else read_lines(self.failures_path)
 
     def close(self) -> None:
-        self._lines.close()
+        super().close()
         if self._failure_lines is not None:
             self._failure_lines.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
-        # A refused run leaves nothing behind, in particular no settings that a corrected command lacks.
-        if error is not None and self._fresh and not self.digests and self._failure_lines is None:
-            self.path.unlink(missing_ok=True)
-            self._sidecar.unlink(missing_ok=True)
-        self.close()
 
 
 class ResultStream:
