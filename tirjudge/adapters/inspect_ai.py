@@ -122,7 +122,9 @@ def tirjudge_compare(model: str = "", base_url: str | None = None, **options: An
         judgment = await _in_thread(judge.compare, question, first, second)
         verdict = {"A": "the first answer is better", "B": "the second answer is better", "tie": "a tie"}
         reasoning = "\n\n".join(view.reasoning for view in judgment.views)
-        return f"{verdict.get(judgment.verdict or '', 'no verdict')}\n\n{reasoning}".strip()
+        said = verdict.get(judgment.verdict or "", "no verdict")
+        said += ", undecided: no program decided it" if judgment.verdict and judgment.decided is False else ""
+        return f"{said}\n\n{reasoning}".strip()
 
     return execute
 

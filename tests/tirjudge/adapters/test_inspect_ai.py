@@ -117,7 +117,7 @@ def test_a_solver_runs_programs_and_asks_a_judge(tmp_path: Path, server: Endpoin
         call("tirjudge_compare", question="Q", first="a", second="b"),
         "done",
     ]
-    judge = tirjudge_compare("m", server.url, tools=False, order="given", **FAST)
+    judge = tirjudge_compare("m", server.url, order="given", **FAST)
     solver = [use_tools(tirjudge_python(timeout=5), judge), generate()]
     log = evaluated(tmp_path, [Sample(input="Q")], outputs, solver=solver)
     assert log.status == "success", log.error
@@ -125,7 +125,8 @@ def test_a_solver_runs_programs_and_asks_a_judge(tmp_path: Path, server: Endpoin
     results = [message.text for message in sample.messages if message.role == "tool"]
     assert results[0].strip() == "42"
     assert "Error" in results[1]
-    assert results[2].startswith("the second answer is better\n\nBoth run.")
+    undecided = "the second answer is better, undecided: no program decided it"
+    assert results[2].startswith(f"{undecided}\n\nBoth run.")
 
 
 def test_the_task_of_the_documentation(tmp_path: Path, server: EndpointServer) -> None:
