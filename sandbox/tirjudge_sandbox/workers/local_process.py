@@ -89,7 +89,19 @@ class _Processes:
         """Start the launcher. Raises OSError. The folder and the group are removed by `end`."""
         self.memory_group = memory_group
         """The control group of the processes; None where there is none, or they could not join it."""
-        self._process = _launch(settings)
+        self._process = subprocess.Popen(
+            interpreter.launch_command(settings),
+            stdin=subprocess.DEVNULL,
+            # Pipes, as programs get them: an interpreter chooses its streams' buffering when it starts.
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            pass_fds=[settings.control],
+            env=interpreter.launch_environment(),
+            cwd="/",
+            # The worker has a process group of its own: a terminal sends Ctrl-C to the whole group of this
+            # process, and a host that ends in order would lose the programs that it waits for.
+            process_group=0,
+        )
         self._scratch_folder = scratch_folder
         self._launcher = _descriptor(self._process)
         self._supervisor: int | None = None
@@ -123,22 +135,6 @@ class _Processes:
             await self.memory_group.remove()
         if self._scratch_folder is not None:
             self._scratch_folder.close()
-
-
-def _launch(settings: Outside) -> subprocess.Popen[bytes]:
-    return subprocess.Popen(
-        interpreter.launch_command(settings),
-        stdin=subprocess.DEVNULL,
-        # Pipes, as programs get them: the interpreter chooses its stream objects' buffering when it starts.
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        pass_fds=[settings.control],
-        env=interpreter.launch_environment(),
-        cwd="/",
-        # The worker has a process group of its own: a terminal sends Ctrl-C to the whole group of this
-        # process, and a host that ends in order would lose the programs that it waits for.
-        process_group=0,
-    )
 
 
 def _descriptor(process: subprocess.Popen[bytes]) -> int:
