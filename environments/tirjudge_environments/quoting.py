@@ -87,12 +87,7 @@ def unmarked(line: str) -> str:
 
 
 def _shown(line: str) -> str:
-    return " ".join(_BLANK.sub(" ", without_invisible(line)).split())
-
-
-def without_invisible(text: str) -> str:
-    """Return the text without control characters and without letters that are drawn as nothing."""
-    return _INVISIBLE.sub("", _ESCAPE.sub("", text))
+    return " ".join(_BLANK.sub(" ", _INVISIBLE.sub("", _ESCAPE.sub("", line))).split())
 
 
 def opens_or_closes_a_fence(line: str) -> bool:

@@ -25,6 +25,7 @@ from tirjudge_environments.turn_reader import code_of
 from tirjudge_environments.types import ToolSpec
 from tirjudge_sandbox import Execution, Limits, Program, Sandbox, Status
 from tirjudge_sandbox.base import MIB
+from tirjudge_sandbox.http.fields import one_line
 
 MOST_CASES = 16
 """Cases of one call of the tool."""
@@ -409,8 +410,7 @@ class RunTests:
         except KeyError:
             return _refused(f"response: there are only {', '.join(named)}")
         except ValidationError as error:
-            fault = error.errors(include_url=False, include_input=False)[0]
-            return _refused(f"{'.'.join(map(str, fault['loc']))}: {fault['msg']}")
+            return _refused(one_line(error))
         failed = next((run for run in runs if run.status is Status.SANDBOX_FAILED), None)
         return failed or Execution(
             status=Status.OK,
