@@ -368,7 +368,12 @@ def print_row(console: Console, row: ResultRow, apart: Collection[str] = ()) -> 
     """
     console.print(_heading(row, apart))
     _print_question(console, row)
-    _print_criteria(console, row)
+    for number, criterion in enumerate(row.criteria, 1):
+        console.print(Text(f"\n{criterion_heading(number, criterion)}:", "bold"))
+        if criterion.text:
+            console.print(_indented(Text(printable_text(criterion.text))))
+        for line in (criterion_text(criterion), *audit_lines(row, number - 1)):
+            console.print(Text(f"  {line}"))
     for heading, view in headed_views(row):
         console.print()
         _print_view(console, heading, view)
@@ -492,15 +497,6 @@ def _response(response: Response) -> Text:
     return text
 
 
-def _print_criteria(console: Console, row: ResultRow) -> None:
-    for number, criterion in enumerate(row.criteria, 1):
-        console.print(Text(f"\n{criterion_heading(number, criterion)}:", "bold"))
-        if criterion.text:
-            console.print(_indented(Text(printable_text(criterion.text))))
-        for line in (criterion_text(criterion), *audit_lines(row, number - 1)):
-            console.print(Text(f"  {line}"))
-
-
 def _side_by_side(headings: Sequence[str], texts: Sequence[Text], columns: int) -> Iterator[Table]:
     """Yield tables without lines, each with as many responses as fit next to each other."""
     columns = max(1, columns)
@@ -519,20 +515,15 @@ def _print_view(console: Console, heading: str, view: RecordedView) -> None:
     for passage, heading, shown in view_passages(view):
         _print_passage(console, f"  {heading}", passage.text)
         if passage.kind == "program":
-            _print_outcome(console, passage, shown)
+            for note in variable_notes(passage):
+                console.print(Text(f"    {note}", "dim"))
+            for name, text in program_outputs(passage, shown):
+                _print_passage(console, f"  {name}", text)
     console.print(Text(view_verdict(view), "bold"))
     if view.evidence:
         console.print(Text(evidence_text(view)))
     if view.reward is not None:
         console.print(Text(reward_text(view)))
-
-
-def _print_outcome(console: Console, program: RecordedPassage, shown: str) -> None:
-    """Print a program's variables, and its output unless the judge was `shown` all of it."""
-    for note in variable_notes(program):
-        console.print(Text(f"    {note}", "dim"))
-    for heading, text in program_outputs(program, shown):
-        _print_passage(console, f"  {heading}", text)
 
 
 def _print_passage(console: Console, heading: str, text: str) -> None:
