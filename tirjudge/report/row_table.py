@@ -7,7 +7,7 @@ import gzip
 import json
 import re
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Any, Literal
 
 from tirjudge.console_text import printable
@@ -111,25 +111,16 @@ class RowTable:
 
     def data(self) -> dict[str, Any]:
         """Return the columns for the page, without the chunks themselves."""
-        return {
-            "ids": self.ids,
-            "verdicts": self.verdicts.column(),
-            "outcomes": self.outcomes.column(),
-            "stops": self.stops.column(),
-            "domains": self.domains.column(),
-            "tags": self.tags.column() | {"codes": self.tags_of},
-            "flags": self.flags,
-            "programs": self.programs,
-            "tokens": self.tokens,
-            "seconds": self.seconds,
-            "prompts": self.prompts if any(self.prompts) else [],
-            "candidates": self.candidates,
-            "choices": self.choices,
-            "reasons": self.reasons if any(map(any, self.reasons)) else [],
-            "spans": self.spans,
-        }
+        columns = {one.name: getattr(self, one.name) for one in fields(self) if one.name not in _NOT_SHOWN}
+        shown = {name: one.column() if isinstance(one, Coded) else one for name, one in columns.items()}
+        shown["tags"]["codes"] = shown.pop("tags_of")
+        shown["prompts"] = self.prompts if any(self.prompts) else []
+        shown["reasons"] = self.reasons if any(map(any, self.reasons)) else []
+        return shown
 
 
+_NOT_SHOWN = ("credits", "digests", "places", "chunks")
+"""Columns that the page does not get."""
 FLAGS = (
     "wrong",
     "tie",
