@@ -111,7 +111,10 @@ class ClusterRowJudge:
                 await self._changed.wait_for(lambda: self._live or not self._starting)
             refusals = {seat.node.name: seat.refusal for seat in self._seats.values() if seat.refusal}
             if not self._live:
-                raise ValueError(_no_node(refusals))
+                told = [*dict.fromkeys(refusals.values())]
+                if len(told) > 1:
+                    told = [f"{name}: {why}" for name, why in refusals.items()]
+                raise ValueError(f"no node of the cluster can judge: {'; '.join(told)}")
             for name, refusal in refusals.items():
                 self.say(f"node {name} judges no rows: {refusal}")
             self._watching = asyncio.create_task(self._watch())
@@ -163,7 +166,11 @@ class ClusterRowJudge:
             finally:
                 worker.in_flight -= 1
                 await self._notify()
-            self._book(answer)
+            for usage, seconds, queued in answer.calls:
+                self.spending.add(usage, seconds, queued=queued)
+            for retry in answer.retries:
+                self.on_retry(retry)
+            self.cached += answer.cached
             row = answer.row
             if row is not None:
                 worker.down_in_row = 0
@@ -190,13 +197,6 @@ class ClusterRowJudge:
                     worker.in_flight += 1
                     return worker
                 await self._changed.wait()
-
-    def _book(self, answer: Answer) -> None:
-        for usage, seconds, queued in answer.calls:
-            self.spending.add(usage, seconds, queued=queued)
-        for retry in answer.retries:
-            self.on_retry(retry)
-        self.cached += answer.cached
 
     def _lose(self, worker: _Running, reason: str) -> None:
         """Note that a worker or its node does not answer any more."""
@@ -329,12 +329,3 @@ def _line(error: BaseException) -> str:
     """Return the last line of an error, which for Ray's errors is that of the worker itself."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     return lines[-1] if lines else type(error).__name__
-
-
-def _no_node(refusals: Mapping[str, str]) -> str:
-    reasons = set(refusals.values())
-    if len(reasons) == 1:
-        return f"no node of the cluster can judge: {reasons.pop()}"
-    return "no node of the cluster can judge: " + "; ".join(
-        f"{name}: {why}" for name, why in refusals.items()
-    )

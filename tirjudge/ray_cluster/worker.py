@@ -11,6 +11,7 @@ from typing import Any
 
 from pydantic import SecretStr
 
+from tirjudge.console_text import one_line
 from tirjudge.generation.base import GeneratorFailed
 from tirjudge.generation.endpoint.http import Retry
 from tirjudge.generation.spending import Spending
@@ -116,9 +117,9 @@ class ClusterWorker:
                 engine.rollout(given.format)
             await engine.check()
         except GeneratorFailed as error:
-            return Refusal(_line(error), passing=True)
+            return Refusal(one_line(error), passing=True)
         except (OSError, SandboxUnavailable, ValueError) as error:
-            return Refusal(_line(error))
+            return Refusal(one_line(error))
         self._engine, self._rows = engine, EngineRowJudge(engine, texts=given.texts)
         return Ready(self._rows.model, self._rows.note)
 
@@ -141,7 +142,3 @@ class ClusterWorker:
         self._retries.clear()
         cached, self._hits = self._engine.cached - self._hits, self._engine.cached
         return calls, cached, retries
-
-
-def _line(error: Exception) -> str:
-    return " ".join(str(error).split())
