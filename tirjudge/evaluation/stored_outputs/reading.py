@@ -40,6 +40,7 @@ from tirjudge.records.verdicts import verdict_credit
 from tirjudge.statistics.clusters import prompt_cluster
 from tirjudge.storage.json_lines import read_lines
 from tirjudge.storage.result_file import recorded_settings
+from tirjudge_environments.registry import first_fault
 from tirjudge_environments.tasks.labels import is_unlabelled
 from tirjudge_sandbox.registry import Plugins
 
@@ -460,8 +461,7 @@ def _check(judged: JudgedRow) -> None:
     try:
         _JUDGED_ROW.validate_python(judged)
     except ValidationError as error:
-        first = error.errors(include_url=False, include_context=False, include_input=False)[0]
-        raise ValueError(f"{'.'.join(map(str, first['loc']))}: {first['msg']}") from None
+        raise ValueError(first_fault(error)) from None
     seen: dict[tuple[tuple[int, ...], int], tuple[int, ...]] = {}
     largest = -1 if judged.label is None else judged.label
     for vote in judged.votes:
