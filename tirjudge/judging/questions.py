@@ -89,13 +89,8 @@ def read_question(
 
 def kind_for(task: JudgeTask) -> Kind:
     """Return the kind for a number of responses: one is scored, two are a pair, more are a list."""
-    match len(task.candidates):
-        case 1:
-            return "pointwise"
-        case 2:
-            return "pairwise"
-        case _:
-            return "listwise"
+    kinds: tuple[Kind, ...] = ("pointwise", "pairwise", "listwise")
+    return kinds[min(len(task.candidates), 3) - 1]
 
 
 def format_for(format: str, kind: Kind, trained: Collection[str] = ()) -> str:
