@@ -105,18 +105,23 @@ class PandaLm:
         people = row if label is None else label
         if "annotator1" not in people:
             raise Unreadable("no annotators: give the test set with --labels", people)
-        with reading(people):
-            gold, annotations = _people(people)
-        yield JudgedRow(
-            id=str(need(row, "idx")),
-            votes=tuple(_vote(str(row[name])) for name in _VERDICTS if name in row),
-            label=gold[0] if len(gold) == 1 else None,
-            tied=len(gold) > 1,
-            annotations=tuple(annotations),
-        )
+        yield _judged(row, people, *(_vote(str(row[name])) for name in _VERDICTS if name in row))
 
 
 PANDALM_OUTPUTS = PandaLm()
+
+
+def _judged(row: Record, people: Record, *votes: Vote) -> JudgedRow:
+    """Return a row with the label and the annotations of people."""
+    with reading(people):
+        gold, annotations = _people(people)
+    return JudgedRow(
+        id=str(need(row, "idx")),
+        votes=votes,
+        label=gold[0] if len(gold) == 1 else None,
+        tied=len(gold) > 1,
+        annotations=annotations,
+    )
 
 
 def _vote(verdict: str) -> Vote:
@@ -137,16 +142,7 @@ class JudgeLrm:
         return "output" in row and "response1" in row
 
     def read(self, row: Record, label: Record | None, default_id: str) -> Iterable[JudgedRow]:
-        people = row if label is None else label
-        with reading(people):
-            gold, annotations = _people(people)
-        yield JudgedRow(
-            id=str(need(row, "idx")),
-            votes=(_scored(need_text(row, "output")),),
-            label=gold[0] if len(gold) == 1 else None,
-            tied=len(gold) > 1,
-            annotations=tuple(annotations),
-        )
+        yield _judged(row, row if label is None else label, _scored(need_text(row, "output")))
 
 
 JUDGELRM_OUTPUTS = JudgeLrm()
