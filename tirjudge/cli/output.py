@@ -257,17 +257,20 @@ def plain(text: str) -> Text:
     return Text(printable(text))
 
 
+def new_table(**settings: Any) -> Table:
+    """Return a table with lines on a terminal, and without any in a pipe."""
+    from rich.table import Table
+
+    if console().is_terminal:
+        return Table(**settings)
+    return Table(box=None, pad_edge=False, **settings)
+
+
 def figures_table(
     heads: Sequence[str], rows: Iterable[Sequence[str]], *, title: str = "", words: int = 1
 ) -> Table:
-    """Return a table of untrusted texts, whose first `words` columns are words, and the others numbers.
-
-    It has lines on a terminal, and none in a pipe.
-    """
-    from rich.table import Table
-
-    piped: dict[str, Any] = {} if console().is_terminal else {"box": None, "pad_edge": False}
-    table = Table(title=plain(title) if title else None, title_justify="left", **piped)
+    """Return a table of untrusted texts, whose first `words` columns are words, and the others numbers."""
+    table = new_table(title=plain(title) if title else None, title_justify="left")
     for number, head in enumerate(heads):
         table.add_column(plain(head), justify="left" if number < words else "right", overflow="fold")
     for row in rows:

@@ -44,7 +44,7 @@ from tirjudge.judging.reproduction import (
     reproductions,
     require_prepared,
 )
-from tirjudge.judging.rereading import CHANGED, Rereading, verdicts
+from tirjudge.judging.rereading import CHANGED, ChangedVerdict, Rereading, verdicts
 from tirjudge.judging.tally import CheckerTally, EvidenceTally
 from tirjudge.progress import ProgressReporter
 from tirjudge.records.result_row import ResultRow, is_result_file, is_truncated, read_result_rows
@@ -414,7 +414,7 @@ def reproduce(
     except KeyboardInterrupt:
         stop("reproduce", f"interrupted after {result.programs} programs", INTERRUPTED)
     print(json.dumps(result.record(), indent=2)) if as_json else result.print()
-    raise typer.Exit(SOME_FAILED if result.others or result.verdicts.changed else 0)
+    raise typer.Exit(0 if result.is_same else SOME_FAILED)
 
 
 @dataclass(slots=True)
@@ -430,6 +430,10 @@ class _Result:
     def programs(self) -> int:
         return self.counts.total()
 
+    @property
+    def is_same(self) -> bool:
+        return not self.others and not self.verdicts.changed
+
     def add(self, one: Reproduction) -> None:
         self.counts[one.outcome] += 1
         if one.outcome not in (RerunStatus.SAME, RerunStatus.NOT_REPEATED):
@@ -443,19 +447,7 @@ class _Result:
             "verdicts": self.verdicts.read,
             "verdicts_changed": len(self.verdicts.changed),
             "verdicts_not_read": self.verdicts.unreadable,
-            "not_same": [
-                *(
-                    {
-                        "outcome": CHANGED,
-                        "id": one.row.id,
-                        "view": one.place,
-                        "program": "-",
-                        "reason": one.reason,
-                    }
-                    for one in self.verdicts.changed
-                ),
-                *map(_record, self.others),
-            ],
+            "not_same": [*map(_verdict_record, self.verdicts.changed), *map(_record, self.others)],
         }
 
     def print(self) -> None:
@@ -492,6 +484,10 @@ async def _reproduce(
             async for one in finished:
                 result.add(one)
                 progress.count(one)
+
+
+def _verdict_record(one: ChangedVerdict) -> dict[str, Any]:
+    return {"outcome": CHANGED, "id": one.row.id, "view": one.place, "program": "-", "reason": one.reason}
 
 
 def _record(one: Reproduction) -> dict[str, Any]:

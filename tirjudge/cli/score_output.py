@@ -114,10 +114,7 @@ def with_matchings(
     kept = folder / "asked.jsonl"
     if not kept.exists():
         return run
-    asked = list(read_lines(kept))
-    if len(models := sorted({row["model"] for row in asked})) > 1:
-        raise ValueError(f"{kept} holds answers of {', '.join(models)}: name one with --meta-judge")
-    answers = {row["key"]: row["answer"] for row in asked}
+    answers = _only_model(list(read_lines(kept)), kept)
     return run.with_reasons(asyncio.run(matched(_fields(run), KeptAnswers(answers))))
 
 
@@ -132,6 +129,13 @@ async def _ask(run: Replay, config: MetaJudgeConfig, folder: Path) -> Matched:
 def _fields(run: Replay) -> Iterator[Mapping[str, Any]]:
     # The files and not the path, which may be standard input or compressed.
     return (row.fields for row in run.files)
+
+
+def _only_model(rows: list[JsonObject], path: Path) -> dict[str, str]:
+    models = sorted({row["model"] for row in rows})
+    if len(models) > 1:
+        raise ValueError(f"{path} holds answers of {', '.join(models)}: name one with --meta-judge")
+    return {row["key"]: row["answer"] for row in rows}
 
 
 def headlines(score: ProtocolScore, run: str) -> list[str]:

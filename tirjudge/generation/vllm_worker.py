@@ -64,11 +64,7 @@ class WeightReloader:
 
     def _repack(self) -> None:
         for module in self.model_runner.model.modules():
-            # A CPU kernel uses a packed copy of a weight that is still present. A tied output layer is never
-            # loaded itself, so vLLM 0.31 does not repack its copy: the model would continue with the old
-            # output weights, and no number would look wrong. Layers with only the packed copy are loaded, and
-            # packed, by vLLM.
-            if hasattr(module, "cpu_linear") and module.weight.numel() > 0:
+            if _is_packed(module):
                 module.quant_method.process_weights_after_loading(module)
 
     def end_with(self, process: int) -> None:
@@ -103,3 +99,13 @@ def _end_after(watched: int) -> None:
     select([watched], [], [])
     # SystemExit would end only this thread.
     os._exit(1)
+
+
+def _is_packed(module: Any) -> bool:
+    """Return True for a module whose CPU kernel uses a packed copy of a weight that is still present.
+
+    A tied output layer is never loaded itself, so vLLM 0.31 does not repack its copy: the model would
+    continue with the old output weights, and no number would look wrong. Layers that keep only the packed
+    copy are loaded, and packed, by vLLM.
+    """
+    return hasattr(module, "cpu_linear") and module.weight.numel() > 0

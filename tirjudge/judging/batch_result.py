@@ -26,9 +26,7 @@ class NoRowJudged(RuntimeError):
 
     def __init__(self, failures: Sequence[Failure]) -> None:
         self.failures = tuple(failures)
-        (reason, count), *others = Counter(failure.reason for failure in failures).most_common()
-        often = f" ({count} of them)" if others else ""
-        super().__init__(f"none of {len(failures)} rows could be judged: {reason}{often}")
+        super().__init__(f"none of {len(failures)} rows could be judged: {most_frequent(failures)}")
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -101,6 +99,12 @@ class BatchResult(Sequence[Judgment | Failure]):
         """Return what a notebook shows: the counts, and a table of the rows."""
         rows = (one.row() if isinstance(one, Judgment) else (one.where, one.reason) for one in self.rows)
         return table_html(rows, repr(self)[1:-1])
+
+
+def most_frequent(failures: Sequence[Failure]) -> str:
+    """Return the most frequent reason of failure, with its count if reasons differ."""
+    (reason, count), *others = Counter(failure.reason for failure in failures).most_common()
+    return f"{reason} ({count} of them)" if others else reason
 
 
 async def judge_rows(

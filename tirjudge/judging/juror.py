@@ -194,7 +194,7 @@ class Juror:
         rollout, samples = self.rollout(format, order, evidence=evidence), self.options.samples
         group = [await rollout.episode(task)] if samples == 1 else await rollout.group(task, samples)
         # The output of a program is not about one of several criteria.
-        known = getattr(rollout.environment, "evidence", "off") != "off" and len(task.criteria) < 2
+        known = records_evidence(rollout.environment) and len(task.criteria) < 2
         parts = zip(*map(by_criterion, group), strict=True)
         return [_of_samples(format, task, part, known, self.tie_guesses) for part in parts]
 
@@ -277,6 +277,11 @@ def open_format(
         # Without variables there is nothing to exchange.
         chosen.pop("evidence", None)
     return open_environment(format, **chosen)
+
+
+def records_evidence(environment: Environment) -> bool:
+    """Return True if successful programs of this format are run again with exchanged responses."""
+    return getattr(environment, "evidence", "off") != "off"
 
 
 def _is_chosen(options: JudgeOptions, name: str) -> bool:

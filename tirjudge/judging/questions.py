@@ -89,8 +89,13 @@ def read_question(
 
 def kind_for(task: JudgeTask) -> Kind:
     """Return the kind for a number of responses: one is scored, two are a pair, more are a list."""
-    kinds: tuple[Kind, ...] = ("pointwise", "pairwise", "listwise")
-    return kinds[min(len(task.candidates), 3) - 1]
+    match len(task.candidates):
+        case 1:
+            return "pointwise"
+        case 2:
+            return "pairwise"
+        case _:
+            return "listwise"
 
 
 def format_for(format: str, kind: Kind, trained: Collection[str] = ()) -> str:

@@ -205,12 +205,16 @@ def one_line_errors(command: str) -> Iterator[None]:
     except ImportError as error:
         stop(command, f"training needs `pip install 'tirjudge[train]'`: {error}", USAGE)
     except (Locked, MemoryError, OSError, RuntimeError, SandboxUnavailable) as error:
-        # In the words of Python, CUDA or torch's CPU allocator.
-        told = "out of memory" in str(error) or "can't allocate memory" in str(error)
-        stop(command, f"{error}{_ADVICE if told or isinstance(error, MemoryError) else ''}", FAILED)
+        stop(command, f"{error}{_ADVICE if _out_of_memory(error) else ''}", FAILED)
     except KeyboardInterrupt as interrupted:
         # The message of an interrupted training says what is lost, and where the same command goes on.
         stop(command, str(interrupted) or "interrupted", INTERRUPTED)
+
+
+def _out_of_memory(error: Exception) -> bool:
+    """Return True if memory ran out, in the words of Python, CUDA or torch's CPU allocator."""
+    text = str(error)
+    return isinstance(error, MemoryError) or "out of memory" in text or "can't allocate memory" in text
 
 
 class _Listed(BaseModel):

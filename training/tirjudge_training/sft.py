@@ -91,6 +91,11 @@ class Sample:
     labels: tuple[int, ...]
     """The token id where the model wrote; IGNORED on the prompt and on program outputs."""
 
+    @property
+    def trained_tokens(self) -> int:
+        """The number of tokens in the loss."""
+        return sum(label != IGNORED for label in self.labels)
+
     def first_turns(self, tokens: int) -> Self | None:
         """Return the sample up to the last turn that ends within so many tokens; None if no turn does."""
         ends = [
@@ -249,7 +254,7 @@ def _check(samples: Sequence[Sample], config: SftConfig) -> None:
             raise ValueError(
                 f"sample {number} has {len(sample.ids)} tokens, more than max_tokens = {config.max_tokens}"
             )
-        if not sum(label != IGNORED for label in sample.labels):
+        if not sample.trained_tokens:
             raise ValueError(f"sample {number} has no token written by the model to learn from")
 
 

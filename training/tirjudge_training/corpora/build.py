@@ -197,11 +197,7 @@ def build(config: CorpusConfig, folder: Path, *, command: str, say: Callable[[st
             # The rows become visible last, after everything that describes them.
             run.write(REPORT, json.dumps(report, indent=2) + "\n")
             run.write(CARD, CorpusCard(config, report, command).text())
-            # The prompts that were dropped; an interrupted build may have left a part of the list.
-            (folder / DROPPED).unlink(missing_ok=True)
-            for name in report:
-                dropped = read_lines(folder / WORK / name / DROPPED)
-                run.append(DROPPED, *({"source": name, **row} for row in dropped))
+            _gather_dropped(run, list(report))
             shards.replace(folder / DATA)  # a rename, hence atomic: readers see all rows or none
         return json.loads((folder / REPORT).read_text(encoding="utf-8"))
 
@@ -239,3 +235,12 @@ def _check(config: CorpusConfig) -> None:
                 f"source {name} needs sampled answers: name models with --generator MODEL@URL, "
                 f"or leave the source out with --without {name}"
             )
+
+
+def _gather_dropped(run: RunFolder, sources: list[str]) -> None:
+    """Merge the sources' lists of prompts that were dropped for an overlap with a benchmark."""
+    path = run.path / DROPPED
+    path.unlink(missing_ok=True)  # an interrupted build may have left a part of it
+    for name in sources:
+        rows = [{"source": name, **row} for row in read_lines(run.path / WORK / name / DROPPED)]
+        run.append(DROPPED, *rows)

@@ -194,15 +194,7 @@ class Distillation:
         say: Callable[[str], None],
     ) -> None:
         self._run, self._config, self._tasks, self._student, self._say = run, config, tasks, environments, say
-        dialogue_config = DialogueConfig(
-            budget=Budget(
-                turns=config.tool_calls + EXTRA_TURNS, tool_calls=config.tool_calls, tokens=config.max_tokens
-            ),
-            sampling=Sampling.of(config, max_tokens=config.max_tokens),
-            seed=derive_seed("teacher", seed),
-            concurrency=config.concurrency,
-            give_up_after=config.give_up_after,
-        )
+        dialogue_config = _dialogue_config(config, seed)
         self._teacher = TeacherDialogues("teacher", run, DIALOGUES, dialogue_config, say)
         self._corrector = TeacherDialogues("corrector", run, CORRECTIONS, dialogue_config, say)
         self._filter = TrajectoryFilter(environments, config)
@@ -274,10 +266,7 @@ class Distillation:
             generator,
             sandbox,
             on_dialogue=lambda task, trajectory: learn(task.formatted, trajectory),
-            # No further dialogue once as many as wanted have the full reward.
-            may_start=lambda: (
-                self._affordable() and (self._config.kept is None or self._filter.prompts < self._config.kept)
-            ),
+            may_start=lambda: self._affordable() and not self._enough(),
             describe_results=lambda: f"{self._filter.prompts} prompts with a full reward",
         )
         if not self._affordable():
@@ -290,6 +279,10 @@ class Distillation:
         cap = self._config.token_cap
         usage = self._teacher.usage + self._corrector.usage
         return cap is None or usage.prompt_tokens + usage.completion_tokens < cap
+
+    def _enough(self) -> bool:
+        """Return True once as many dialogues as wanted have the full reward."""
+        return self._config.kept is not None and self._filter.prompts >= self._config.kept
 
     async def _load_earlier(self) -> None:
         """Load the dialogues of earlier runs, corrections after possibly corrected dialogues."""
@@ -327,6 +320,18 @@ class Distillation:
                     judge = environments[formatted.format]
                     environment = cast(Environment, CorrectionEnvironment(judge, written(wrong)))
                     yield TeacherTask(formatted, view, wrong.sample, environment)
+
+
+def _dialogue_config(config: TeacherConfig, seed: int) -> DialogueConfig:
+    return DialogueConfig(
+        budget=Budget(
+            turns=config.tool_calls + EXTRA_TURNS, tool_calls=config.tool_calls, tokens=config.max_tokens
+        ),
+        sampling=Sampling.of(config, max_tokens=config.max_tokens),
+        seed=derive_seed("teacher", seed),
+        concurrency=config.concurrency,
+        give_up_after=config.give_up_after,
+    )
 
 
 def teacher_environment(student: Environment, config: TeacherConfig, tier: Tier) -> Environment:
