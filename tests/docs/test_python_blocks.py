@@ -35,7 +35,7 @@ def answer(body: dict[str, Any]) -> dict[str, Any]:
     if "matching" in asked.lower():
         return chat('{"matches": []}')
     if "at most 10 words" in asked and len(body["messages"]) == 1:
-        return chat("```python\nprint('pass' if len(response.split()) <= 10 else 'fail')\n```")
+        return chat("```python\ndef check(response):\n    return [len(response.split()) <= 10]\n```")
     first = asked.rfind("11") < asked.rfind("12")
     return chat(
         "<score>10</score>" if "<score>" in asked else f"<preference>{'A' if first else 'B'}</preference>"

@@ -72,6 +72,11 @@ def through(endpoint: EndpointServer) -> tuple[str, ...]:
     return ("--base-url", endpoint.url, "--model", "m", *FAST)
 
 
+def asking_as_tir(endpoint: EndpointServer) -> tuple[str, ...]:
+    """Return the options of an endpoint whose script reads the responses before it writes a program."""
+    return (*through(endpoint), "--prompts", "tir")
+
+
 def pairs(count: int) -> list[dict[str, Any]]:
     return [
         {"id": f"p{n}", "prompt": f"Question {n}", "responses": ["x", "y"], "label": 0} for n in range(count)

@@ -63,12 +63,13 @@ class JudgeServer:
 def judge_serving(
     generator: Generator | None = None, settings: JudgeServerSettings | None = None, **config: Any
 ) -> Iterator[JudgeServer]:
-    """Serve a judge of these settings with this model and a bare local sandbox of one worker."""
+    """Serve a judge of these settings with this model, which reads responses first, and a bare sandbox."""
 
     @contextlib.asynccontextmanager
     async def opened() -> AsyncIterator[App]:
         sandbox = LocalSandbox(capacity=1, preload=())
-        async with JudgeEngine(JudgeOptions(**config), generator=generator, sandbox=sandbox) as judging:
+        options = JudgeOptions(**{"untrained": "tir", **config})
+        async with JudgeEngine(options, generator=generator, sandbox=sandbox) as judging:
             yield create_app(judging, settings or JudgeServerSettings(), version="0")
 
     with loopback(opened()) as url:

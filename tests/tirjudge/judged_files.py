@@ -32,7 +32,8 @@ def judge_to(
     """Judge rows into a result file as `tirjudge judge` does, and return its path."""
 
     async def judge() -> None:
-        config = JudgeOptions(**options)
+        # The scripts read the responses before they write a program.
+        config = JudgeOptions(**{"untrained": "tir", **options})
         sandbox = open_sandbox("local", preload=()) if config.tools else None
         engine = JudgeEngine(config, generator=ScriptedGenerator(script), sandbox=sandbox)
         with ResultFile(path, {}) as results:

@@ -56,7 +56,7 @@ class BrokenGenerator:
 
 
 def test_compare_runs_the_program_and_undoes_the_order() -> None:
-    with Judge(generator=ScriptedGenerator(measuring)) as judge:
+    with Judge(generator=ScriptedGenerator(measuring), untrained="tir") as judge:
         for a, b, verdict in (("long", "no", "A"), ("no", "long", "B"), ("x", "xyz", "B"), ("abc", "z", "A")):
             result = judge.compare("Which is longer?", a, b)
             assert (result.verdict, result.choice) == (verdict, "AB".index(verdict))
@@ -71,7 +71,9 @@ def test_with_an_import_policy_the_model_sees_why_a_program_was_refused() -> Non
         reason_is_shown = "there is no network here" in context.segments[-1].text
         return f"<preference>{'B' if reason_is_shown else 'A'}</preference>"
 
-    with Judge(generator=ScriptedGenerator(careless), order="given", import_policy=True) as judge:
+    with Judge(
+        generator=ScriptedGenerator(careless), order="given", import_policy=True, untrained="tir"
+    ) as judge:
         assert judge.compare("p", "x", "y").verdict == "B"
 
 
@@ -91,7 +93,7 @@ def test_score_and_rank() -> None:
 def test_guesses_rank_nothing_where_they_are_ties(
     undecided: Literal["tie", "guess"], ranking: tuple[int, ...]
 ) -> None:
-    with Judge(generator=ScriptedGenerator(scoring), undecided=undecided) as judge:
+    with Judge(generator=ScriptedGenerator(scoring), undecided=undecided, untrained="tir") as judge:
         result = judge.rank("p", ["bad", "best", "good"], pointwise=True)
     assert (result.decided, result.ranking) == (False, ranking)
 
@@ -115,7 +117,7 @@ def test_the_same_question_gets_the_same_order() -> None:
 
 
 async def test_calls_are_awaited_together_in_another_loop() -> None:
-    async with Judge(generator=ScriptedGenerator(measuring)) as judge:
+    async with Judge(generator=ScriptedGenerator(measuring), untrained="tir") as judge:
         results = await asyncio.gather(
             judge.acompare("p", "aa", "b"), judge.acompare("p", "a", "bb"), judge.arank("p", ["a", "bbb"])
         )
@@ -173,7 +175,7 @@ async def test_concurrent_first_calls_open_one_sandbox() -> None:
             return self
 
     sandbox = Counted()
-    judge = Judge(generator=ScriptedGenerator(first_shown), sandbox=sandbox)
+    judge = Judge(generator=ScriptedGenerator(first_shown), sandbox=sandbox, untrained="tir")
     await asyncio.gather(*(judge.acompare(f"p{n}", "x", "y") for n in range(5)))
     judge.close()
     assert sandbox.opened == 1
@@ -216,7 +218,7 @@ def test_a_failure_of_the_model_or_the_sandbox_raises() -> None:
     ):
         judge.compare("p", "x", "y")
     with (
-        Judge(generator=ScriptedGenerator(measuring), sandbox=NoSandbox()) as judge,
+        Judge(generator=ScriptedGenerator(measuring), sandbox=NoSandbox(), untrained="tir") as judge,
         pytest.raises(SandboxUnavailable, match="this judge was opened without a sandbox"),
     ):
         judge.compare("p", "x", "y")

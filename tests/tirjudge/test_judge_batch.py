@@ -21,7 +21,7 @@ from tirjudge_environments import Completion, Context, Finish
 
 
 def test_a_judgment_shows_itself_briefly_and_as_json() -> None:
-    with Judge(generator=ScriptedGenerator(measuring), order="both") as judge:
+    with Judge(generator=ScriptedGenerator(measuring), order="both", untrained="tir") as judge:
         result = judge.compare("Which is longer?", "short", "the longest")
     name = result.episode.task.id
     assert repr(result) == f"<Judgment '{name}' pairwise: verdict='B', decided=False, programs=2>"
@@ -46,7 +46,7 @@ def test_a_batch_keeps_the_order_and_the_failures_of_rows(capsys: pytest.Capture
         {"id": f"r{n}", "prompt": f"p{n}", "responses": ["z" + "x" * n, "yyyyy"], "label": "B"}
         for n in range(4)
     ]
-    with Judge(generator=ScriptedGenerator(fussy), order="random") as judge:
+    with Judge(generator=ScriptedGenerator(fussy), order="random", untrained="tir") as judge:
         results = judge.batch([*rows, {"prompt": "p"}], progress=True)
     assert len(results) == 5
     assert [one.verdict for one in results.judgments] == ["B", "B", "B"]
@@ -97,7 +97,7 @@ def test_a_table_with_missing_values_is_judged_row_by_row() -> None:
             "label": pd.array([1, 0, pd.NA], dtype="Int64"),
         }
     )
-    with Judge(generator=ScriptedGenerator(measuring), order="given") as judge:
+    with Judge(generator=ScriptedGenerator(measuring), order="given", untrained="tir") as judge:
         for table in (frame, pa.Table.from_pylist([{"prompt": "p", "responses": ["x", "xyz"], "label": 1}])):
             results = judge.batch(table)
             first = results[0]

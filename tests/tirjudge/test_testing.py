@@ -38,7 +38,8 @@ def judge(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[EndpointS
 
 
 def options(server: EndpointServer, **more: Any) -> dict[str, Any]:
-    return {"model": "any", "base_url": server.url, "backend_options": {"preload": []}, **more}
+    judge = {"model": "any", "base_url": server.url, "untrained": "tir"}
+    return {**judge, "backend_options": {"preload": []}, **more}
 
 
 def test_a_failing_answer_shows_the_program_and_its_output_also_from_the_store(judge: EndpointServer) -> None:

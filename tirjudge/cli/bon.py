@@ -127,7 +127,7 @@ def bon(
     run = BonRun(
         rows=rows,
         output=target,
-        options=options,
+        options=options.resuming(target),
         methods={name: open_method(name, group_size=group_size, seed=options.seed) for name in names},
         check=check,
         columns=columns,

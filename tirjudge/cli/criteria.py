@@ -71,7 +71,7 @@ def criteria(
     """
     plan = options.plan(reading.columns, reading.meaning)
     target = output_file(output, file, "criteria")
-    options = options.model_copy(update={"order": options.order or "both"})
+    options = options.model_copy(update={"order": options.order or "both"}).resuming(target)
     options.check(plan.kind)
     rows = reading.open(file)
     refuse_input(target, rows)

@@ -110,6 +110,7 @@ def run_benchmark(
     benchmark = open_benchmark(name)
     chosen = [part.name for part in benchmark.chosen_parts(parts)]
     plan = options.plan()
+    options = options.model_copy(update={"untrained": "tir"})  # as published judges, which read first
     if benchmark.format and not (options.format or plan.kind):
         options = options.model_copy(update={"format": benchmark.format})
     options = _ordered(options, plan.kind, benchmark)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-import shlex
 import sys
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
@@ -73,8 +72,6 @@ _ADVICE = {
     "malformed": ": the answers lack the form that the prompt asks for: try another --format or --tier",
 }
 """What to do when no row got a verdict, by how the dialogues ended."""
-_REPLACED = ("--format", "--output", "-o", "--junit")
-"""Options with a value that the proposal of another format replaces, or leaves out as a file of this run."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -116,7 +113,7 @@ class BatchRun:
         accuracy is not below `min_accuracy`.
         """
         refuse_input(self.output, self.rows)
-        options = self.options
+        options = self.options = self.options.resuming(self.output)
         prices, self._weights = options.prices(), local_weights(options)
         with ExitStack() as stack:
             results: ResultFile | ResultStream
@@ -173,7 +170,6 @@ class BatchRun:
             rated=rated,
             won_decided=won_decided,
             agreement=agreement,
-            proposal=self._proposal(tally, results),
         )
         if self.as_json:
             record = json.dumps(summary.record(), indent=2)
@@ -186,35 +182,6 @@ class BatchRun:
         counting = tally.evidence.counting(won, won_decided)
         reached = self._accurate(tally, rated) & self._decided(tally) & self._wins(won, counting)
         return completed and not tally.failed and bool(answered) and reached
-
-    def _proposal(self, tally: Tally, results: ResultFile | ResultStream) -> str:
-        """Return the command that judges again by checks, if no program decided a row and checks may."""
-        options, evidence = self.options, tally.evidence
-        told = (
-            self.plan.kind
-            or options.prompts
-            or options.tool_settings.servers
-            or options.options
-            or options.tier == "tools"
-        )
-        if evidence.decided or not evidence.known or told or options.format not in ("", "tir"):
-            return ""
-        is_judged = self.command == "judge" and self.output != STANDARD_OUTPUT
-        if not is_judged or "-" in sys.argv or options.exact or not (options.tools and options.bindings):
-            return ""
-        if local_note(options).formats or any(
-            row.get("files") or row.get("prompt_files") for row in results.rows()
-        ):
-            return ""
-        words = iter(sys.argv[1:])
-        kept = []
-        for word in words:
-            if word in _REPLACED:
-                next(words, "")
-            elif word.partition("=")[0] not in (*_REPLACED, "--overwrite"):
-                kept.append(word)
-        output = self.output.with_name(f"{self.output.name.partition('.')[0]}.checks.verdicts.jsonl")
-        return shlex.join(["tirjudge", *kept, "--format", "checks", "--output", str(output)])
 
     def _decided(self, tally: Tally) -> bool:
         """Return True if programs decided enough verdicts; otherwise say how many they decided."""

@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass
 from functools import wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar, get_origin, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Self, TypeVar, get_origin, get_type_hints
 
 import typer
 from pydantic import BaseModel, Field, ValidationError, model_validator
@@ -16,6 +16,7 @@ from pydantic.fields import FieldInfo
 
 from tirjudge.cli.output import assigned, one_line_errors, option, with_all_shown
 from tirjudge.judging.options import JudgeOptions
+from tirjudge.storage.result_file import recorded_settings
 from tirjudge.storage.run_settings import MOVABLE, Option
 from tirjudge.storage.settings_text import json_value, toml_value
 from tirjudge_environments.registry import first_fault
@@ -167,6 +168,13 @@ class RunOptions(JudgeOptions):
         if given.get("base_url"):
             raise ValueError("--endpoint and --base-url exclude each other")
         return {**given, "base_url": given["endpoint"][0]}
+
+    def resuming(self, results: Path) -> Self:
+        """Return the options under which a result file goes on: earlier versions asked for no check first."""
+        begun = not self.overwrite and results.is_file() and results.stat().st_size > 0
+        if not begun or "untrained" in (recorded_settings(results) or {}):
+            return self
+        return self.model_copy(update={"untrained": "tir"})
 
     def plan(self, columns: Columns = DEFAULT_COLUMNS, labels: dict[str, str] | None = None) -> Plan:
         """Return how rows become tasks; raises ValueError for options that exclude each other."""

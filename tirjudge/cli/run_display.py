@@ -17,6 +17,7 @@ from tirjudge.console_text import counted, duration, printable
 from tirjudge.generation.endpoint.http import Retry, api_root
 from tirjudge.generation.spending import Spending
 from tirjudge.judging.batch import Failure, RowJudge
+from tirjudge.judging.judge_model import local_note
 from tirjudge.judging.options import JudgeOptions
 from tirjudge.judging.tally import Tally
 from tirjudge.progress import CLEAR, ProgressReporter, on_terminal, say
@@ -157,6 +158,8 @@ def introduction(judge: RowJudge, config: JudgeOptions, spending: Spending, *, w
         parts.append(f"at {api_root(config.base_url, query=True).host} ({config.address_from})")
     parts += [where] if where else []
     line = " ".join(parts) + (f", {note}" if note else "")
+    if config.untrained == "checks" and not all(local_note(one).model_fields_set for one in config.jurors):
+        line += "; an untrained model writes its check before it reads the responses (else --format tir)"
     for price in spending.prices.values():
         if price.source:
             rates = f"{price.prompt:g} and {price.completion:g} USD a million tokens"
@@ -189,9 +192,6 @@ class Summary:
     agreement: tuple[list[str], JudgesAgreement] | None = None
     """The names of the models of a jury, and their agreement; None without a jury that votes."""
 
-    proposal: str = ""
-    """The command that judges again by checks, where no program decided a row and checks may."""
-
     def print(self, *, to_standard_error: bool) -> None:
         """Print a table on a terminal, and plain lines elsewhere."""
         judged, *counts = _counts(self.tally)
@@ -211,9 +211,6 @@ class Summary:
             entries.append(("results", self.path))
             commands = [f"tirjudge {name} {file}" for name in ("show", "report", "reproduce")]
             entries.append(("next", "; ".join(commands) if self.tally.judged else f"{commands[0]} --failed"))
-        if self.proposal:
-            entries.append(("undecided", "no program decided a row; a check that is written first may:"))
-            entries.append(("", self.proposal))
         if (counting := self.tally.evidence.counting(self.won, self.won_decided)) and counting.winner:
             entries.append(("winner", counting.winner))
         # Commands are to be copied, so that no long path is cut.

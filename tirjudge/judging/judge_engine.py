@@ -179,7 +179,7 @@ class JudgeEngine:
         """Raise ValueError for a format of another package that leaves out a part of the task."""
         if not task.reference and not task.criteria:
             return
-        environment = self.rollout(name).environment
+        environment = self.rollout(name, task=task).environment
         view = environment.views(task)[0]
         prompt = shown_prompt(environment, task, view)
         for part, without in (
@@ -194,7 +194,7 @@ class JudgeEngine:
 
     def dialogues(self, task: JudgeTask, kind: Kind | None = None, *, order: Order | None = None) -> int:
         """Return the most dialogues in which `judge` would judge the task; raises as `judge` does."""
-        rollout = self.rollout(format_for(self.options.format, kind or kind_for(task)), order)
+        rollout = self.rollout(format_for(self.options.format, kind or kind_for(task)), order, task)
         parts = math.ceil(len(task.criteria) / self.options.criteria_per_call)
         questions = len(self.options.jurors) * max(1, parts)
         return len(rollout.environment.views(task)) * self.options.samples * questions
@@ -208,7 +208,7 @@ class JudgeEngine:
         """
         if result.criteria or result.jury or any(one.view.name == EMPTY for one in result.trajectories):
             return ()
-        environment = self.rollout(result.kind).environment
+        environment = self._jury.jurors[0].rollout(result.kind).environment
         group = tuple(map(strict, (result.episode, *result.further)))
         if result.episode.task.label is None or environment.questions(group):
             return ()
@@ -234,12 +234,13 @@ class JudgeEngine:
         """Run a program of our own in the judge's sandbox."""
         return await self._sandbox.run(program, limits)
 
-    def rollout(self, name: str, order: Order | None = None) -> Rollout:
-        """Return the first model's rollout of a kind or format.
+    def rollout(self, name: str, order: Order | None = None, task: JudgeTask | None = None) -> Rollout:
+        """Return the first model's rollout of a kind, format or family, for a task or for texts.
 
         `order` replaces the configured one. Raises ValueError for unknown prompts or options.
         """
-        return self._jury.jurors[0].rollout(name, order)
+        juror = self._jury.jurors[0]
+        return juror.rollout(juror.named(name, task), order)
 
     def _check_format(self) -> None:
         """Raise ValueError for a wrong format now, since loading a model may take minutes."""

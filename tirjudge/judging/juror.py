@@ -28,6 +28,7 @@ from tirjudge_environments import (
     Prompt,
     StopReason,
 )
+from tirjudge_environments.formats.checks import unread
 from tirjudge_environments.orders import Order
 from tirjudge_environments.registry import environment_options, open_environment
 from tirjudge_environments.tools.base import Tool
@@ -91,12 +92,18 @@ class Juror:
         Without `evidence` no program runs twice, whatever the options say. The `checked` criteria, which are
         not all, are left out.
         """
-        format = self._named(format)
+        format = self.named(format, task)
         kept = tuple(range(len(task.candidates)))
         if len(kept) > 1 and self.options.empty_loses:
             kept = with_content(task)
         if len(kept) < len(task.candidates):
             return await self._among(kept, format, task, order, evidence, checked)
+        return await self._asked(format, task, order, evidence, checked)
+
+    async def _asked(
+        self, format: str, task: JudgeTask, order: Order | None, evidence: bool, checked: Checked
+    ) -> list[Judgment]:
+        """Return the judgments on a task whose responses all have content, or count as if they had."""
         size = self.options.criteria_per_call
         asked = [one for number, one in enumerate(task.criteria) if number not in checked]
         starts = range(0, max(1, len(asked)), size)
@@ -117,7 +124,7 @@ class Juror:
         if len(kept) > 1:
             # A list of which a pair is left is judged as one.
             asked = format.replace("listwise", "pairwise") if len(kept) == 2 else format
-            found = await self.answers(asked, left(task, kept), order, evidence=evidence, checked=checked)
+            found = await self._asked(asked, left(task, kept), order, evidence, checked)
             return [among_all(one, task, kept, format) for one in found]
         samples = range(self.options.samples)
         episodes = [Episode(task, number, (rule_view(task, kept, number),)) for number in samples]
@@ -148,11 +155,10 @@ class Juror:
         return prompt.prefill + completion.text
 
     def rollout(self, format: str, order: Order | None = None, *, evidence: bool = True) -> Rollout:
-        """Return the rollout of a kind, format or family.
+        """Return the rollout of a format that `named` returned.
 
-        The members of a family share all options. Raises ValueError for unknown prompts or options.
+        Raises ValueError for unknown prompts or options.
         """
-        format = self._named(format)
         if (format, order, evidence) not in self._rollouts:
             options, model = self.options, self.model
             if not evidence and options.confidence != "evidence":
@@ -177,15 +183,23 @@ class Juror:
             )
         return self._rollouts[format, order, evidence]
 
-    def _named(self, format: str) -> str:
-        """Return the format of a kind, format or family: a family is for models without another training."""
-        family, trained = self.options.format, self.model.note.formats
+    def named(self, format: str, task: JudgeTask | None = None) -> str:
+        """Return the format by which this model judges a task, for a kind, format or family.
+
+        A family is for models without another training. A kind is judged as the model's note says, or else by
+        the family `untrained`, if it can read the task.
+        """
+        family, note = self.options.format, self.model.note
         if format in FAMILIES:
             format = format_for(format, "pairwise")
-        if family in FAMILIES and trained and not any(one.startswith(family) for one in trained):
+        if family in FAMILIES and note.formats and not any(one.startswith(family) for one in note.formats):
             format = format.removeprefix(f"{family}-")
-        kinds = get_args(Kind)
-        return format_for("", cast(Kind, format), trained) if format in kinds else format
+        if format not in get_args(Kind):
+            return format
+        kind = cast(Kind, format)
+        if note.model_fields_set or self.options.untrained == "tir" or (task and unread(task)):
+            return format_for("", kind, note.formats)
+        return format_for(self.options.untrained, kind)
 
     async def _sampled(
         self, format: str, task: JudgeTask, order: Order | None, evidence: bool

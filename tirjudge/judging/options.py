@@ -11,7 +11,7 @@ from hashlib import sha256
 from importlib.util import find_spec
 from inspect import Signature
 from pathlib import Path
-from typing import Annotated, Any, Self
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
@@ -61,6 +61,8 @@ _OF_ENDPOINTS = ("base_url", "tier", "tokenizer", "note_of", "request_fields", "
 _OF_ENGINES = ("generator", "generator_options")
 _ASKED = {*_OF_ENGINES, *_OF_ENDPOINTS}
 """Options by which a user chooses engine or endpoint."""
+_NOT_OF_CHECKS = ("format", "exact", "tools", "tool", "bindings", "prompts", "criteria_per_call")
+"""Options that checks do not have, except with their default values."""
 OF_RUNS = ("abstain_below", "ask_for_verdict", "checkers", "audit", "max_disagreement")
 """Options of `tirjudge judge` alone: open verdicts, verdicts found by another question, and checkers."""
 
@@ -185,8 +187,13 @@ class JudgeOptions(EndpointOptions, SamplingOptions, SandboxOptions):
         ),
     ] = None
     """Let the model think before it answers, if its chat template has this switch."""
-    format: Annotated[str, Option("Judging", "--format", "NAME", "TIR-Judge's, by the row", common=True)] = ""
+    format: Annotated[
+        str, Option("Judging", "--format", "NAME", "checks or TIR-Judge's, by model and row", common=True)
+    ] = ""
     """Judge format: a name that `tirjudge formats` lists."""
+    untrained: Annotated[Literal["checks", "tir"], Later("tir")] = "checks"
+    """The family of formats of a model without a note of its training, where `format` names none; tir beside
+    options that checks do not have, and for rows that checks cannot read."""
     options: Annotated[Mapping[str, Any], Option("Judging", "--option", "KEY=VALUE")] = {}
     """An option of the format. Repeatable."""
     prompts: Annotated[str, Option("Judging", "--prompts", "NAME|FILE", "the model's own, else tir")] = ""
@@ -327,6 +334,16 @@ class JudgeOptions(EndpointOptions, SamplingOptions, SandboxOptions):
             isinstance(given, Mapping) and isinstance(given.get("samples"), int) and given["samples"] > 1
         )
         return {**_SAMPLED, **given} if several else given
+
+    @model_validator(mode="before")
+    @classmethod
+    def _read_first(cls, given: Any) -> Any:
+        """Let an untrained model read the responses first beside an option that checks do not have."""
+        if not isinstance(given, Mapping):
+            return given
+        usual = {name: cls.model_fields[name].default for name in _NOT_OF_CHECKS}
+        other = any(given.get(name) not in (None, (), value) for name, value in usual.items())
+        return {**given, "untrained": "tir"} if other or given.get("tier") == "tools" else given
 
     @property
     def tool_settings(self) -> ToolSettings:

@@ -75,13 +75,8 @@ class ChecksFormat(TirFormat):
         load_template(f"{self.prompts}-function")
 
     def views(self, task: JudgeTask) -> tuple[View, ...]:
-        if task.files or task.prompt_files.files:
-            raise ValueError(f"checks read texts, and task {task.id!r} has files: use tir")
-        if len(task.candidates) > MOST_RESPONSES and self.kind == "listwise":
-            raise ValueError(
-                f"checks compare at most {MOST_RESPONSES} responses; task {task.id!r} has "
-                f"{len(task.candidates)}: use tir"
-            )
+        if reason := unread(task):
+            raise ValueError(f"{reason}: use tir")
         # Every member puts this class before a format of TIR-Judge, which has the views.
         return super().views(task)  # type: ignore[safe-super]
 
@@ -168,6 +163,15 @@ class ChecksFormat(TirFormat):
             isinstance(call.outcome, Execution) and call.outcome.stdout.strip() == NOTHING
             for call in trajectory.calls
         )
+
+
+def unread(task: JudgeTask) -> str:
+    """Return why no check can read the responses of a task; empty if checks can."""
+    if task.files or task.prompt_files.files:
+        return f"checks read texts, and task {task.id!r} has files"
+    if (count := len(task.candidates)) > MOST_RESPONSES:
+        return f"checks compare at most {MOST_RESPONSES} responses, and task {task.id!r} has {count}"
+    return ""
 
 
 def _is_late(request: RunCode) -> bool:

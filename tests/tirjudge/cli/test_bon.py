@@ -121,7 +121,17 @@ def test_candidates_are_selected_without_any_label(tmp_path: Path, endpoint: End
     row = {"prompt": "p", "responses": [f"candidate {k}" for k in (1, 7, 3)]}
     (tmp_path / "rows.jsonl").write_text(json.dumps(row) + "\n")
     # A second model is asked where no program decided, as by `tirjudge judge`.
-    pair = ("--tools", "--model", "second", "--escalate-below", "1", "--confidence", "evidence")
+    pair = (
+        "--tools",
+        "--model",
+        "second",
+        "--escalate-below",
+        "1",
+        "--confidence",
+        "evidence",
+        "--prompts",
+        "tir",
+    )
     run = bon(tmp_path, "rows.jsonl", "--pairwise", "--listwise", *through(endpoint), *pair, code=0)
     assert {body["model"] for body in endpoint.bodies} >= {"second"}
     assert "0 with a label or check" in run.stdout

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import shlex
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -33,29 +31,67 @@ def rows(count: int, texts: tuple[str, ...] = TEXTS) -> list[dict[str, Any]]:
     return [{"id": f"p{n}", "prompt": f"Shout {n}.", "responses": texts, "label": 1} for n in range(count)]
 
 
-def test_a_run_that_decided_nothing_proposes_checks_which_decide(
-    tmp_path: Path, endpoint: EndpointServer, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_model_that_nobody_trained_writes_its_check_first(tmp_path: Path, endpoint: EndpointServer) -> None:
     endpoint.script = writes_checks
-    write_rows(tmp_path / "rows.jsonl", rows(3))
-    folder = tmp_path / ("f" * 200) / ("g" * 200)
-    folder.mkdir(parents=True)
-    once = ["--junit", "rows.xml", "--overwrite", "-o", str(folder / "rows.verdicts.jsonl")]
-    words = ["judge", "rows.jsonl", *through(endpoint), *once]
-    monkeypatch.setattr(sys, "argv", ["tirjudge", *words])
-    run = invoke(*words, folder=tmp_path, code=0)
-    [proposal] = [line.strip() for line in run.stdout.splitlines() if "--format checks" in line]
-    assert not {"--junit", "--overwrite"} & set(shlex.split(proposal))
-    again = invoke(*shlex.split(proposal)[1:], folder=tmp_path, code=0)
-    assert "decided by a program 3 of 3 rows" in again.stdout
-    assert "--format checks" not in again.stdout
-    found = results(folder / "rows.checks.verdicts.jsonl")
+    run = judge(tmp_path, rows(3), *through(endpoint), code=0)
+    assert "decided by a program 3 of 3 rows" in run.stdout
+    assert "writes its check before it reads the responses (else --format tir)" in run.stderr
+    found = results(tmp_path / "rows.verdicts.jsonl")
     assert [(row["format"], row["verdict"], row["decided"]) for row in found] == [
         ("checks-pairwise", "B", True)
     ] * 3
-    # Checks choose a format by themselves.
-    alone = invoke(*words[:-1], str(folder / "pairs.jsonl"), "--pairwise", folder=tmp_path)
-    assert "--format checks" not in alone.stdout
+    three = [{"prompt": "Shout.", "responses": ["wait", "wait!", "Wait"], "label": 1}]
+    one = [{"prompt": "Shout.", "response": "wait!"}]
+    for name, asked in (("checks-listwise", three), ("checks-pointwise", one)):
+        judge(tmp_path, asked, *through(endpoint), "-o", f"{name}.jsonl", code=0)
+        assert [row["format"] for row in results(tmp_path / f"{name}.jsonl")] == [name]
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "--format tir",
+        "--exact",
+        "--no-tools",
+        "--no-bindings",
+        "--prompts mini",
+        "--tier tools",
+        "--criteria-per-call 2",
+        "--tool tests",
+    ],
+)
+def test_options_that_checks_do_not_take_keep_the_responses_first(
+    tmp_path: Path, endpoint: EndpointServer, words: str
+) -> None:
+    run = judge(tmp_path, rows(1), *through(endpoint), *words.split(), code=0)
+    assert "before it reads" not in run.stderr
+    [row] = results(tmp_path / "rows.verdicts.jsonl")
+    assert row["format"].removeprefix("tir-") == "pairwise"
+    assert all("wait!" in str(one.body) for one in endpoint.asked)
+
+
+def test_rows_that_checks_cannot_read_are_judged_all_the_same(
+    tmp_path: Path, endpoint: EndpointServer
+) -> None:
+    endpoint.script = writes_checks
+    with_files = {"prompt": "Shout.", "responses": TEXTS, "files": [{"a.txt": {"text": "1"}}, {}]}
+    many = {"prompt": "Shout.", "responses": [f"wait {number}" for number in range(17)]}
+    run = judge(tmp_path, [with_files, many, rows(1)[0]], *through(endpoint), code=0)
+    formats = sorted(row["format"] for row in results(tmp_path / "rows.verdicts.jsonl"))
+    assert (formats, run.stderr.count("use tir")) == (["checks-pairwise", "listwise", "pairwise"], 0)
+
+
+def test_a_run_of_an_earlier_version_goes_on_as_it_began(tmp_path: Path, endpoint: EndpointServer) -> None:
+    judge(tmp_path, rows(2), *through(endpoint), "--limit", "1", code=0)
+    settings = tmp_path / "rows.verdicts.jsonl.settings.json"
+    recorded = json.loads(settings.read_text())
+    assert recorded["settings"].pop("untrained") == "checks"
+    settings.write_text(json.dumps(recorded))
+    judge(tmp_path, rows(2), *through(endpoint), code=0)
+    assert [row["format"] for row in results(tmp_path / "rows.verdicts.jsonl")] == [
+        "checks-pairwise",
+        "pairwise",
+    ]
 
 
 def test_the_record_shows_and_repeats_the_check(tmp_path: Path, endpoint: EndpointServer) -> None:

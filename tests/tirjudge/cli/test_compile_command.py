@@ -41,18 +41,11 @@ def pairs(count: int, *, criteria: bool = True, label: bool = True) -> list[dict
 
 
 def programs(body: dict[str, Any]) -> dict[str, Any]:
-    """Play a judge that writes a program for each row, and believes its output."""
-    output = body["messages"][-1]["content"] if len(body["messages"]) > 1 else ""
-    if output:
-        counts = dict(re.findall("([AB]) ([01]) of 1", output))
-        return chat(f"<preference>{'A' if counts['A'] > counts['B'] else 'B'}</preference>")
-    found = re.search(r"at least (\w+) words", body["messages"][0]["content"])
-    assert found
-    least = 4 + NUMBERS.index(found[1])
+    """Play a judge that writes a check for each row, whose counts decide."""
+    found = re.findall(r"at least (\w+) words", body["messages"][0]["content"])
+    least = 4 + NUMBERS.index(found[-1])
     return chat(
-        "```python\nimport json, re\ndef check(r):\n"
-        f"    return [len(re.findall(r'\\w+', r)) >= {least}]\n"
-        'for name, r in zip("ABCD", responses):\n    print(name, sum(check(r)), "of", len(check(r)))\n```\n'
+        f"```python\nimport re\ndef check(r):\n    return [len(re.findall(r'\\w+', r)) >= {least}]\n```"
     )
 
 

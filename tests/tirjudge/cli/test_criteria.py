@@ -99,7 +99,7 @@ def several(body: dict[str, Any]) -> Any:
 
 def judge_several(server: EndpointServer, folder: Path, *words: object, code: int | None = None) -> Result:
     file = write_rows(folder / "rows.jsonl", [PAIR])
-    model = ("--base-url", server.url, "--model", "m")
+    model = ("--base-url", server.url, "--model", "m", "--prompts", "tir")
     return command("judge", file, *model, "--output", folder / "out.jsonl", *words, code=code)
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from tests.tirjudge.endpoint_server import EndpointServer, chat
-from tests.tirjudge.judge_command import FAST, invoke, results, through, write_rows
+from tests.tirjudge.judge_command import FAST, asking_as_tir, invoke, results, write_rows
 from tests.tirjudge.judged_files import edit
 from tirjudge import Judge
 from tirjudge.judging.judge_model import undecided_verdicts
@@ -64,7 +64,7 @@ def judging(endpoint: EndpointServer) -> EndpointServer:
 
 
 def judged(folder: Path, endpoint: EndpointServer, *arguments: str, code: int = 0) -> str:
-    run = invoke("judge", table(folder), *COLUMNS, *through(endpoint), *arguments, folder=folder)
+    run = invoke("judge", table(folder), *COLUMNS, *asking_as_tir(endpoint), *arguments, folder=folder)
     assert run.returncode == code, run.stderr
     return run.stdout + run.stderr
 
@@ -85,7 +85,7 @@ def test_the_summary_counts_decided_verdicts_and_who_won_them(
     assert "left 75.0%" in printed
     assert "decided   left 50.0%" in printed
     record = json.loads(
-        invoke("judge", "rows.csv", *COLUMNS, *through(judging), "--json", folder=tmp_path).stdout
+        invoke("judge", "rows.csv", *COLUMNS, *asking_as_tir(judging), "--json", folder=tmp_path).stdout
     )
     assert (record["evidence"]["decided"], record["evidence"]["undecided"]) == (2, 2)
     assert record["evidence"]["guess_accuracy"]["rate"] == 0.5
@@ -120,7 +120,7 @@ def test_evidence_that_cannot_be_known_is_recorded_as_well(tmp_path: Path, judgi
 
     judging.script = checking
     sandbox = FailsOnceMore(capacity=1, preload=())
-    with Judge("m", judging.url, order="given", sandbox=sandbox) as judge:
+    with Judge("m", judging.url, order="given", sandbox=sandbox, untrained="tir") as judge:
         found = judge.compare("Use fewer than 10 characters.", "short", "much too long").row()
     assert (found.verdict, found.decided, found.views[0].evidence) == ("A", None, "unchecked")
 
@@ -172,7 +172,7 @@ def test_a_row_without_a_verdict_is_neither_decided_nor_an_opinion(
     judging.script = scoring
     rows = [{"id": "x", "prompt": "p", "responses": ["short", "long"]}]
     write_rows(tmp_path / "rows.jsonl", rows)
-    judge = ("judge", "rows.jsonl", *through(judging), "--min-decided", "0.5")
+    judge = ("judge", "rows.jsonl", *asking_as_tir(judging), "--min-decided", "0.5")
     said = invoke(*judge, "--pointwise", folder=tmp_path).stderr
     assert "programs decided 0 of 1 rows, 0.0%, below --min-decided 0.5" in said
     assert "evidence" not in invoke("score", "rows.verdicts.jsonl", folder=tmp_path).stdout
@@ -211,7 +211,7 @@ def test_a_list_without_evidence_is_a_tie_of_all(tmp_path: Path, judging: Endpoi
     write_rows(
         tmp_path / "rows.jsonl", [{"id": "x", "prompt": "Which?", "responses": ["a", "b", "c"], "label": 0}]
     )
-    judge = ("judge", "rows.jsonl", *through(judging), "--undecided", "tie", "--order", "given")
+    judge = ("judge", "rows.jsonl", *asking_as_tir(judging), "--undecided", "tie", "--order", "given")
     assert invoke(*judge, folder=tmp_path).returncode == 0
     (row,) = results(tmp_path / "rows.verdicts.jsonl")
     assert (row["verdict"], row["guess"]) == ("tie", "A")
@@ -389,7 +389,7 @@ def test_best_of_n_counts_the_evidence_of_its_judgments(tmp_path: Path, judging:
         {"id": "c", "prompt": "Be kind.", "responses": ["yes", "no"]},
     ]
     write_rows(tmp_path / "rows.jsonl", rows)
-    command = ("bon", "rows.jsonl", *through(judging), "--pairwise")
+    command = ("bon", "rows.jsonl", *asking_as_tir(judging), "--pairwise")
     done = invoke(*command, folder=tmp_path, code=0)
     assert "evidence  decided by a program 1 of 2 rows; 1 undecided, counted as guessed" in done.stdout
     record = json.loads(invoke(*command, "--json", folder=tmp_path).stdout)
@@ -401,7 +401,8 @@ def test_python_has_the_evidence(judging: EndpointServer) -> None:
         {"prompt": "Use fewer than 10 characters.", "responses": ["short", "much too long"], "label": "A"},
         {"prompt": "Be kind.", "responses": ["yes", "no"], "label": "B"},
     ]
-    options = {"order": "given", "backend_options": {"capacity": 1, "preload": []}}
+    sandbox = {"backend_options": {"capacity": 1, "preload": []}}
+    options = {"order": "given", "untrained": "tir", **sandbox}
     with Judge("m", judging.url, **options) as judge:
         first = judge.compare("Use fewer than 10 characters.", "short", "much too long")
         guess = judge.compare("Be kind.", "yes", "no")
@@ -424,7 +425,7 @@ def test_rewards_of_a_group_run_no_program_twice(judging: EndpointServer) -> Non
             return await super().run(program, limits)
 
     sandbox = Counting(capacity=1, preload=())
-    with Judge("m", judging.url, order="given", sandbox=sandbox) as judge:
+    with Judge("m", judging.url, order="given", sandbox=sandbox, untrained="tir") as judge:
         judge.compare("Use fewer than 10 characters.", "short", "much too long")
         assert sandbox.runs == 2
         rewards = judge.reward_group("Use fewer than 10 characters.", ["short", "much too long"])

@@ -8,7 +8,15 @@ from pathlib import Path
 import pytest
 
 from tests.tirjudge.endpoint_server import EndpointServer, chat
-from tests.tirjudge.judge_command import counting, judge, pairs, results, through, write_rows
+from tests.tirjudge.judge_command import (
+    asking_as_tir,
+    counting,
+    judge,
+    pairs,
+    results,
+    through,
+    write_rows,
+)
 
 
 def test_a_pair_is_judged_with_the_program_that_proves_it(tmp_path: Path, endpoint: EndpointServer) -> None:
@@ -24,7 +32,9 @@ def test_a_pair_is_judged_with_the_program_that_proves_it(tmp_path: Path, endpoi
         },
     ]
     write_rows(tmp_path / "rows.jsonl", rows)
-    run = judge(tmp_path, "--pairwise", "rows.jsonl", "--output", "out.jsonl", *through(endpoint), code=0)
+    run = judge(
+        tmp_path, "--pairwise", "rows.jsonl", "--output", "out.jsonl", *asking_as_tir(endpoint), code=0
+    )
     one, two = sorted(results(tmp_path / "out.jsonl"), key=lambda row: row["id"])
     assert (one["verdict"], one["choice"], one["correct"], one["tags"]) == ("A", 0, 1.0, ["t"])
     assert (two["verdict"], two["choice"], two["correct"], two["domain"]) == ("B", 1, 0.0, "d")

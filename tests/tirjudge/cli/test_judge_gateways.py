@@ -63,7 +63,19 @@ def test_claude_judges_with_a_program(
 ) -> None:
     server.script = gateway
     (tmp_path / "pair.jsonl").write_text(json.dumps(PAIR) + "\n", encoding="utf-8")
-    words = ("--base-url", server.url, "--model", "claude", "--tier", tier, "--samples", "2", *FAST)
+    words = (
+        "--base-url",
+        server.url,
+        "--model",
+        "claude",
+        "--tier",
+        tier,
+        "--samples",
+        "2",
+        "--prompts",
+        "tir",
+        *FAST,
+    )
     invoke("judge", "pair.jsonl", *words, folder=tmp_path, TIRJUDGE_API_KEY="sk-ant-test", code=0)
     row = json.loads((tmp_path / "pair.verdicts.jsonl").read_text(encoding="utf-8"))
     assert (row["verdict"], row["programs"], row["programs_failed"]) == ("A", 2, 0)

@@ -12,7 +12,16 @@ import pytest
 
 from tests.docs.blocks import ROOT, blocks
 from tests.tirjudge.endpoint_server import EndpointServer, chat
-from tests.tirjudge.judge_command import FAST, invoke, judge, pairs, results, through, write_rows
+from tests.tirjudge.judge_command import (
+    FAST,
+    asking_as_tir,
+    invoke,
+    judge,
+    pairs,
+    results,
+    through,
+    write_rows,
+)
 from tirjudge_environments.turn_reader import Turn
 
 NAMED = "Every program finds the texts above defined as variables: `prompt`, `response_a`, `response_b`"
@@ -39,7 +48,7 @@ def test_a_model_that_copies_the_responses_is_told_and_decides_with_the_variable
     tmp_path: Path, endpoint: EndpointServer
 ) -> None:
     endpoint.script = copying
-    judge(tmp_path, pairs(1), "--order", "given", *through(endpoint), code=0)
+    judge(tmp_path, pairs(1), "--order", "given", *asking_as_tir(endpoint), code=0)
     assert NAMED in asked(endpoint)[0]
     assert "Note: `response_a`, `response_b` had the given text already." in str(
         endpoint.bodies[1]["messages"][-1]

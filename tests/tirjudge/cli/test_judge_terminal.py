@@ -12,7 +12,7 @@ import pytest
 
 from tests.command import TIRJUDGE
 from tests.tirjudge.endpoint_server import EndpointServer
-from tests.tirjudge.judge_command import counting, judge, results, through, write_rows
+from tests.tirjudge.judge_command import asking_as_tir, counting, judge, results, write_rows
 from tests.tirjudge.judged_files import FAST
 
 ROWS = [
@@ -47,7 +47,7 @@ def test_a_terminal_gets_a_line_per_row_and_the_headline_at_the_end(
 ) -> None:
     endpoint.script = counting
     write_rows(tmp_path / "rows.jsonl", ROWS)
-    text = on_a_terminal(tmp_path, "rows.jsonl", "--order", "given", *FAST, *through(endpoint))
+    text = on_a_terminal(tmp_path, "rows.jsonl", "--order", "given", *FAST, *asking_as_tir(endpoint))
     lines = text.replace("\r", "\n").rstrip().splitlines()
     (one,) = (line for line in lines if "one\\x1b]0;t\\x07  A" in line)
     (two,) = (line for line in lines if "two           B" in line)
@@ -63,13 +63,13 @@ def test_a_pipe_gets_neither_rows_nor_boxes_and_json_on_request(
     tmp_path: Path, endpoint: EndpointServer
 ) -> None:
     endpoint.script = counting
-    run = judge(tmp_path, ROWS, "--json", "--no-texts", *FAST, *through(endpoint), code=0)
+    run = judge(tmp_path, ROWS, "--json", "--no-texts", *FAST, *asking_as_tir(endpoint), code=0)
     found = json.loads(run.stdout)
     assert (found["judged"], found["verdicts"], found["accuracy"], found["programs"]) == (2, 2, 0.5, 2)
     assert (found["results"], found["model"], found["failed"]) == ("rows.verdicts.jsonl", "m", 0)
     assert found["interval"][0] < 0.5 < found["interval"][1]
     assert "longer" not in run.stderr
     assert all("responses" not in row for row in results(tmp_path / "rows.verdicts.jsonl"))
-    again = judge(tmp_path, "rows.jsonl", *FAST, *through(endpoint))
+    again = judge(tmp_path, "rows.jsonl", *FAST, *asking_as_tir(endpoint))
     assert again.stdout.startswith("judged    2 rows, 2 with a verdict\n")
     assert not set(again.stdout + run.stderr) & set("│┃─━╭┌┏")

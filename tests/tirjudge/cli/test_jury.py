@@ -96,6 +96,7 @@ def test_guesses_of_models_are_neither_votes_nor_agreement_where_they_are_ties(
 
     endpoint.script = guessing
     models = ("--base-url", endpoint.url, "--model", "one", "--model", "two", "--order", "given", *FAST)
+    models += ("--prompts", "tir")
     file = rows(tmp_path)
     run = invoke("judge", file, *models, "--undecided", "tie", folder=tmp_path)
     assert "decided by a program 1 of 6 rows; 5 undecided, counted as ties" in run.stdout

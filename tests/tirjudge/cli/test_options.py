@@ -37,7 +37,7 @@ def test_every_option_of_the_model_is_an_option_of_every_judging_command(command
     found = group.get_command(None, command)  # type: ignore[attr-defined]
     options = {parameter.name: parameter for parameter in found.params}
     # The command line repeats --model for a jury.
-    left_out = {"jury"} if command == "judge" else {"jury", *OF_RUNS}
+    left_out = {"jury", "untrained"} if command == "judge" else {"jury", "untrained", *OF_RUNS}
     # Benchmarks ask as the papers do.
     left_out |= {"name_variables"} if command == "eval" else set()
     for name, field in JudgeOptions.model_fields.items():

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from tests.tirjudge.endpoint_server import EndpointServer, chat
-from tests.tirjudge.judge_command import FAST, invoke, results, through, write_rows
+from tests.tirjudge.judge_command import FAST, asking_as_tir, invoke, results, write_rows
 from tirjudge import Judge
 
 DOCSTRING = '"""`capitals`: country to capital.\n\n`right(text)`: whether a capital is in it.\n"""\n'
@@ -44,7 +44,7 @@ def folder(tmp_path: Path, endpoint: EndpointServer) -> Path:
 
 
 def judged(folder: Path, endpoint: EndpointServer, *arguments: str, code: int = 0) -> str:
-    command = ("rows.jsonl", "--order", "given", *through(endpoint), *arguments)
+    command = ("rows.jsonl", "--order", "given", *asking_as_tir(endpoint), *arguments)
     run = invoke("judge", *command, folder=folder)
     assert run.returncode == code, run.stderr
     return run.stdout + run.stderr
@@ -135,14 +135,15 @@ def test_a_copy_is_kept_only_with_texts(folder, endpoint):
 )
 def test_a_bad_preparation_is_one_line_before_a_row_is_judged(folder, endpoint, arguments, reason):
     (folder / "bad.py").write_text("x = 1\nno\n")
-    run = invoke("judge", "rows.jsonl", *through(endpoint), *arguments, folder=folder)
+    run = invoke("judge", "rows.jsonl", *asking_as_tir(endpoint), *arguments, folder=folder)
     lines = [line for line in run.stderr.splitlines() if reason in line]
     assert (len(lines), run.returncode in (2, 125)) == (1, True), run.stderr
     assert not endpoint.bodies
 
 
 def test_in_python_and_for_the_sandbox_command(folder, endpoint):
-    options = {"backend_options": {"preload": []}, "order": "given", "prepare": str(folder / "my own")}
+    options = {"backend_options": {"preload": []}, "order": "given", "untrained": "tir"}
+    options["prepare"] = str(folder / "my own")
     with Judge(model="m", base_url=endpoint.url, **options) as judge:
         assert judge.compare("Capital of France?", "Lyon", "Paris").verdict == "B"
     (folder / "program.py").write_text("print(right('Rome'))")

@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 
 from tests.rows import every
 from tests.tirjudge.endpoint_server import EndpointServer, chat
-from tests.tirjudge.judge_command import counting, judge, results, through, write_rows
+from tests.tirjudge.judge_command import asking_as_tir, counting, judge, results, write_rows
 from tirjudge.cli import app
 
 ROWS: list[dict[str, Any]] = [
@@ -37,7 +37,7 @@ def without_times(value: Any) -> Any:
 def judged(folder: Path, endpoint: EndpointServer, name: str, *options: str) -> tuple[Any, list[Any]]:
     folder.mkdir(exist_ok=True)
     write_rows(folder / "rows.jsonl", labelled(name))
-    run = judge(folder, "rows.jsonl", "--order", "both", *options, *through(endpoint), code=0)
+    run = judge(folder, "rows.jsonl", "--order", "both", *options, *asking_as_tir(endpoint), code=0)
     return run, sorted(results(folder / "rows.verdicts.jsonl"), key=lambda row: str(row["id"]))
 
 
@@ -85,7 +85,7 @@ def test_a_run_with_other_labels_is_that_of_the_fresh_run(
 def test_another_translation_of_labels_goes_on_too(tmp_path: Path, endpoint: EndpointServer) -> None:
     endpoint.script = counting
     write_rows(tmp_path / "rows.jsonl", [row | {"who": number + 1} for number, row in enumerate(ROWS[:2])])
-    command = ("rows.jsonl", *through(endpoint))
+    command = ("rows.jsonl", *asking_as_tir(endpoint))
     assert judge(tmp_path, *command, "--limit", "1").returncode == 0
     run = judge(tmp_path, *command, "--column", "label=who", "--labels", "1=B,2=A", code=0)
     assert "1 row has another label than before" in run.stderr

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from tests.tirjudge.endpoint_server import EndpointServer, chat
-from tests.tirjudge.judge_command import invoke, judge, results, through, write_rows
+from tests.tirjudge.judge_command import asking_as_tir, invoke, judge, results, write_rows
 from tests.transcripts import COMPARE, COMPARED, RIGHT, ROW, WRONG, calling, result, said
 
 
@@ -28,7 +28,7 @@ def comparing(body: dict[str, Any]) -> dict[str, Any]:
 def judged(tmp_path: Path, endpoint: EndpointServer) -> Path:
     """Judge the row in both orders."""
     endpoint.script = comparing
-    judge(tmp_path, [ROW], *through(endpoint), "--order", "both", "--output", "out.jsonl", code=0)
+    judge(tmp_path, [ROW], *asking_as_tir(endpoint), "--order", "both", "--output", "out.jsonl", code=0)
     (row,) = results(tmp_path / "out.jsonl")
     assert (row["verdict"], row["correct"], row["programs"]) == ("A", 1.0, 2)
     shown = endpoint.asked[0].body["messages"][0]["content"]
@@ -65,7 +65,7 @@ def test_a_judged_transcript_is_not_judged_again_and_a_changed_one_is_refused(
     judged: Path, endpoint: EndpointServer
 ) -> None:
     before = len(endpoint.asked)
-    words = ("rows.jsonl", *through(endpoint), "--order", "both", "--output", "out.jsonl")
+    words = ("rows.jsonl", *asking_as_tir(endpoint), "--order", "both", "--output", "out.jsonl")
     assert judge(judged, *words).returncode == 0
     assert len(endpoint.asked) == before
     changed = [WRONG[0], result("c1", "13 degrees"), WRONG[2]]
@@ -107,7 +107,7 @@ def test_the_prompt_of_a_row_may_be_a_transcript(tmp_path: Path, endpoint: Endpo
         f"```python\n{program}\n```\n" if len(body["messages"]) == 1 else "<preference>A</preference>"
     )
     row = {"id": "p", "prompt": conversation, "responses": ["12", "19"], "tools": ROW["tools"], "label": "A"}
-    judge(tmp_path, [row], *through(endpoint), "--output", "out.jsonl", code=0)
+    judge(tmp_path, [row], *asking_as_tir(endpoint), "--output", "out.jsonl", code=0)
     (judged_row,) = results(tmp_path / "out.jsonl")
     (output,) = (one for one in judged_row["views"][0]["segments"] if one["kind"] == "program")
     assert output["stdout"] == f"12 {ROW['tools']}\n"
@@ -120,7 +120,7 @@ def test_the_prompt_of_a_row_may_be_a_transcript(tmp_path: Path, endpoint: Endpo
 def test_truncate_cuts_contents_and_leaves_calls_whole(tmp_path: Path, endpoint: EndpointServer) -> None:
     endpoint.script = lambda body: chat("<preference>A</preference>")
     long = [calling({"id": "c", "function": {"name": "f", "arguments": "a" * 900}}), said("b" * 900)]
-    words = (*through(endpoint), "--output", "out.jsonl", "--truncate", "100")
+    words = (*asking_as_tir(endpoint), "--output", "out.jsonl", "--truncate", "100")
     assert judge(tmp_path, [{**ROW, "responses": [long, WRONG]}], *words).returncode == 0
     (row,) = results(tmp_path / "out.jsonl")
     call, answer = row["responses"][0]
@@ -134,7 +134,7 @@ def test_a_malformed_message_is_one_line_and_the_other_rows_are_judged(
 ) -> None:
     endpoint.script = comparing
     bad = {**ROW, "id": "bad", "responses": [[*WRONG, {"role": "critic", "content": "x"}], RIGHT]}
-    run = judge(tmp_path, [bad, ROW], *through(endpoint), "--output", "out.jsonl")
+    run = judge(tmp_path, [bad, ROW], *asking_as_tir(endpoint), "--output", "out.jsonl")
     assert [row["id"] for row in results(tmp_path / "out.jsonl")] == ["weather"]
     (line,) = (line for line in run.stderr.splitlines() if "rows.jsonl:1" in line)
     assert "response A, message 4: not a chat message with a role of" in line
@@ -145,7 +145,7 @@ def test_attacks_on_transcripts_flip_nothing_by_parsing(tmp_path: Path, endpoint
     """A judge that believes its program prefers the better agent under every attack."""
     endpoint.script = comparing
     write_rows(tmp_path / "rows.jsonl", [ROW, {**ROW, "id": "other", "prompt": "Rome or Paris?"}])
-    words = ("attack", "rows.jsonl", *through(endpoint), "--output", "out.jsonl")
+    words = ("attack", "rows.jsonl", *asking_as_tir(endpoint), "--output", "out.jsonl")
     invoke(*words, folder=tmp_path, code=0)
     rows = results(tmp_path / "out.jsonl")
     assert len(rows) >= 50

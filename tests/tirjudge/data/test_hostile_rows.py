@@ -72,7 +72,9 @@ def run(folder: Path, published: list[Any], script: Any, **config: Any) -> Recor
     rows = BenchmarkRows(open_benchmark("judgebench"), ["gpt"], {"gpt": str(folder / "rows.jsonl")})
 
     async def judge() -> None:
-        async with JudgeEngine(JudgeOptions(**config), generator=ScriptedGenerator(script)) as judging:
+        async with JudgeEngine(
+            JudgeOptions(untrained="tir", **config), generator=ScriptedGenerator(script)
+        ) as judging:
             with ResultFile(folder / "out.jsonl", {"benchmark": "judgebench"}) as results:
                 await BatchRunner(EngineRowJudge(judging).row, ResultSink(results, watcher)).run(rows)
 

@@ -168,7 +168,7 @@ def checking(context: Context) -> str:
 
 def judge(script: Callable[[Context], str] = checking, **options: Any) -> Judge:
     sandbox = open_sandbox("local", preload=()) if options.get("tools", True) else None
-    return Judge(generator=ScriptedGenerator(script), sandbox=sandbox, **options)
+    return Judge(generator=ScriptedGenerator(script), sandbox=sandbox, untrained="tir", **options)
 
 
 def satisfied(result: Judgment) -> list[tuple[float | None, ...]]:

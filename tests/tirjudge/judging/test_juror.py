@@ -37,7 +37,8 @@ def juror(sandbox: Any, trained: dict[str, Any], format: str = "") -> Juror:
 @pytest.mark.parametrize(
     ("trained", "given", "expected"),
     [
-        ({}, "", "tir"),
+        ({}, "", "checks"),
+        ({}, "tir", "tir"),
         ({}, "checks", "checks"),
         ({"checks-pairwise": {}}, "", "checks"),
         ({"tir-pairwise": {}}, "checks", "tir"),

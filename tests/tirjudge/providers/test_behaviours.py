@@ -72,6 +72,7 @@ async def judged(server: EndpointServer, behaviour: Behaviour, sandbox: Sandbox)
         base_url=server.url,
         tier="tools" if behaviour.judge == "tools" else "turns",
         tools=behaviour.judge != "text",
+        untrained="tir",
         order="given",
         retries=2,
     )

@@ -11,7 +11,7 @@ from starlette.responses import HTMLResponse
 
 from tests.rows import every
 from tests.tirjudge.endpoint_server import EndpointServer, chat, failure
-from tests.tirjudge.judge_command import FAST, invoke, judge, pairs, results, through, write_rows
+from tests.tirjudge.judge_command import FAST, asking_as_tir, invoke, judge, pairs, results, write_rows
 from tests.tirjudge.judge_server import judge_serving
 from tirjudge.generation.endpoint import http
 from tirjudge_environments.session import QUESTION
@@ -61,7 +61,16 @@ def test_a_perfect_judge_stays_perfect_when_every_second_answer_fails(
 ) -> None:
     failing_by_turns(endpoint, FAILURES[name])
     write_rows(tmp_path / "rows.jsonl", pairs(8))
-    options = ("--no-tools", "--order", "given", "--retries", "0", "--concurrency", "1", *through(endpoint))
+    options = (
+        "--no-tools",
+        "--order",
+        "given",
+        "--retries",
+        "0",
+        "--concurrency",
+        "1",
+        *asking_as_tir(endpoint),
+    )
     for attempt in range(4):
         run = judge(tmp_path, "rows.jsonl", *options)
         rows = results(tmp_path / "rows.verdicts.jsonl")
@@ -79,7 +88,7 @@ def test_nothing_failed_is_cached(
 ) -> None:
     monkeypatch.setenv("TIRJUDGE_CACHE", str(tmp_path / "cache.sqlite"))
     write_rows(tmp_path / "rows.jsonl", pairs(2))
-    options = ("--no-tools", "--order", "given", "--retries", "0", "--cache", *through(endpoint))
+    options = ("--no-tools", "--order", "given", "--retries", "0", "--cache", *asking_as_tir(endpoint))
     endpoint.script = lambda body: FAILURES[name]
     assert judge(tmp_path, "rows.jsonl", *options).returncode == 1
     endpoint.script = lambda body: chat(VERDICT)
@@ -100,7 +109,7 @@ def test_a_refused_first_row_ends_no_run(
     reply = failure(status, "Input flagged by moderation") if body == "moderation" else page
     endpoint.script = lambda asked: reply if "Question 0" in str(asked["messages"]) else chat(VERDICT)
     write_rows(tmp_path / "rows.jsonl", pairs(6))
-    options = ("--no-tools", "--order", "given", *through(endpoint))
+    options = ("--no-tools", "--order", "given", *asking_as_tir(endpoint))
     for _ in range(2):
         judge(tmp_path, "rows.jsonl", *options, code=1)
         assert len(results(tmp_path / "rows.verdicts.jsonl")) == 5
@@ -121,7 +130,7 @@ def test_a_refused_first_row_ends_no_run(
 )
 def test_a_refusal_of_a_later_row_ends_no_run(tmp_path: Path, endpoint: EndpointServer, reply: Any) -> None:
     endpoint.script = lambda asked: reply if "Question 4" in str(asked["messages"]) else chat(VERDICT)
-    options = ("--no-tools", "--order", "given", "--concurrency", "1", *through(endpoint))
+    options = ("--no-tools", "--order", "given", "--concurrency", "1", *asking_as_tir(endpoint))
     run = judge(tmp_path, pairs(8), *options, code=1)
     assert len(results(tmp_path / "rows.verdicts.jsonl")) == 7
     assert "refuses every request" not in run.stderr
@@ -138,7 +147,7 @@ def test_a_cut_prompt_fails_the_row_with_the_remedy(tmp_path: Path, endpoint: En
     rows = pairs(3)
     rows[1] |= LONG
     prices = ("--price-in", "1", "--price-out", "1", "--json")
-    judge(tmp_path, rows, "--no-tools", *through(endpoint), *prices, code=1)
+    judge(tmp_path, rows, "--no-tools", *asking_as_tir(endpoint), *prices, code=1)
     assert [row["id"] for row in results(tmp_path / "rows.verdicts.jsonl")] == ["p0", "p2"]
     (failed,) = results(tmp_path / "rows.verdicts.jsonl.failed.jsonl")
     assert "the endpoint read 2050 tokens of a prompt that has more than 12" in failed["reason"]
@@ -169,7 +178,7 @@ def test_a_cached_uncounted_or_doubtful_prompt_is_not_taken_for_a_cut_one(
     warnings: int,
 ) -> None:
     endpoint.script = lambda body: chat(VERDICT) | {"usage": {"completion_tokens": 3, **usage}}
-    run = judge(tmp_path, [row | LONG for row in pairs(3)], "--no-tools", *through(endpoint), code=0)
+    run = judge(tmp_path, [row | LONG for row in pairs(3)], "--no-tools", *asking_as_tir(endpoint), code=0)
     assert "cut the prompt" not in run.stderr
     assert sum("counted 12 tokens" in record.message for record in caplog.records) == warnings
 
@@ -187,7 +196,7 @@ def test_best_of_n_without_a_verdict_says_so(
     endpoint.script = lambda body: reply
     rows = [{"prompt": f"Question {n}", "responses": ["x", "y", "z"], "label": 0} for n in range(3)]
     write_rows(tmp_path / "rows.jsonl", rows)
-    options = ("--no-tools", "--pairwise", "--retries", "0", *through(endpoint))
+    options = ("--no-tools", "--pairwise", "--retries", "0", *asking_as_tir(endpoint))
     run = invoke("bon", "rows.jsonl", *options, folder=tmp_path, code=1)
     assert words in run.stderr
     assert {row["verdict"] for row in results(tmp_path / "rows.bon.jsonl")} == verdicts
@@ -207,7 +216,7 @@ def test_criteria_without_a_proposal_say_so(
 ) -> None:
     endpoint.script = lambda body: reply
     write_rows(tmp_path / "rows.jsonl", pairs(2))
-    options = ("--no-tools", "--retries", "0", *through(endpoint))
+    options = ("--no-tools", "--retries", "0", *asking_as_tir(endpoint))
     run = invoke("criteria", "rows.jsonl", *options, folder=tmp_path, code=1)
     assert words in run.stderr
 
@@ -218,7 +227,7 @@ def test_attacks_behind_a_failing_provider_count_no_flip(tmp_path: Path, endpoin
         chat(VERDICT) if len(endpoint.asked) % 3 else chat("<preference>B</preference>", "network_error")
     )
     write_rows(tmp_path / "rows.jsonl", pairs(2))
-    options = ("--no-tools", "--retries", "0", "--order", "given", *through(endpoint))
+    options = ("--no-tools", "--retries", "0", "--order", "given", *asking_as_tir(endpoint))
     invoke("attack", "rows.jsonl", *options, folder=tmp_path, code=1)
     rows = [row for path in tmp_path.rglob("*.attack*.jsonl") for row in results(path) if "verdict" in row]
     assert rows
@@ -231,7 +240,7 @@ def test_a_jury_with_a_failing_model_has_no_verdict_of_its_own(
     endpoint.script = lambda body: (
         chat("<preference>B</preference>", "network_error") if body["model"] == "n" else chat(VERDICT)
     )
-    options = ("--no-tools", "--retries", "0", "--order", "given", "--model", "n", *through(endpoint))
+    options = ("--no-tools", "--retries", "0", "--order", "given", "--model", "n", *asking_as_tir(endpoint))
     judge(tmp_path, pairs(2), *options, code=1)
     assert results(tmp_path / "rows.verdicts.jsonl") == []
 
@@ -277,5 +286,7 @@ def test_a_stream_on_request(tmp_path: Path, endpoint: EndpointServer) -> None:
     endpoint.script = lambda body: (
         HTMLResponse(stream, media_type="text/event-stream") if body.get("stream") else failure(400, "no")
     )
-    judge(tmp_path, pairs(2), "--no-tools", "--request-field", "stream=true", *through(endpoint), code=0)
+    judge(
+        tmp_path, pairs(2), "--no-tools", "--request-field", "stream=true", *asking_as_tir(endpoint), code=0
+    )
     assert QUESTION not in str(endpoint.bodies)

@@ -51,7 +51,7 @@ LOOPS = {
 async def judged(server: EndpointServer, text: Any) -> Judgment:
     server.asked.clear()
     server.script = lambda body: cut(text(body, len(server.asked) - 1), body)
-    options = JudgeOptions(model="m", base_url=server.url, tier="turns", order="given")
+    options = JudgeOptions(model="m", base_url=server.url, tier="turns", order="given", untrained="tir")
     sandbox = LocalSandbox(capacity=1, preload=())
     async with JudgeEngine(options, sandbox=sandbox, api_key="none") as engine:
         return await engine.judge(PAIR)

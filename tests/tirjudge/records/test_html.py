@@ -60,7 +60,7 @@ def results() -> Any:
     rows = [{"id": HOSTILE, "prompt": HOSTILE, "responses": [HOSTILE, "b"], "label": 1}]
     rows += [{"id": f"row-{n}", "prompt": "p", "responses": ["aa", "b"]} for n in range(MOST_ROWS)]
     rows += [{"prompt": "no responses"}]
-    options: dict[str, Any] = {"backend_options": {"preload": []}, "order": "given"}
+    options: dict[str, Any] = {"backend_options": {"preload": []}, "order": "given", "untrained": "tir"}
     with Judge(generator=ScriptedGenerator(script), **options) as judge:
         return judge.batch(rows)
 

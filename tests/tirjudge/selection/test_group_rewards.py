@@ -38,7 +38,9 @@ class Counting:
     def __init__(self, script: Callable[[Context], str] = longest, **options: Any) -> None:
         self.asked: list[tuple[str, ...]] = []
         self._script = script
-        self.judge = Judge(generator=ScriptedGenerator(self._answer), **{"tools": False, **options})
+        self.judge = Judge(
+            generator=ScriptedGenerator(self._answer), **{"tools": False, "untrained": "tir", **options}
+        )
 
     def _answer(self, context: Context) -> str:
         self.asked.append(tuple(shown(context).values()))
