@@ -276,7 +276,8 @@ def test_an_adapter_of_another_rank_is_refused_before_the_run(adapters: list[Pat
 def judged(model: Path, folder: Path) -> Any:
     rows, output = folder / "rows.jsonl", folder / f"{model.name}.jsonl"
     rows.write_text(json.dumps({"id": "1", "prompt": "q", "responses": ["good", "bad"]}) + "\n")
-    words = ["judge", "--pairwise", str(rows), "--model", str(model), "--output", str(output)]
+    # A checkpoint has no note that names the format of its training.
+    words = ["judge", "--format", "tir", str(rows), "--model", str(model), "--output", str(output)]
     command(*words, "--max-tokens", "40", code=0)
     (row,) = read_lines(output)
     return [(view["segments"], view["verdict"]) for view in row["views"]]
