@@ -66,7 +66,7 @@ def test_completions_are_compared_with_the_target(tmp_path: Path, server: Endpoi
         Sample(id="shorter", input=[ChatMessageUser(content="Q")], target="a long one"),
         Sample(id="none", input="Q"),
     ]
-    scorer = tirjudge_scorer("m", server.url, against="target", **FAST)
+    scorer = tirjudge_scorer("m", server.url, against="target", prompts="tir", **FAST)
     log = evaluated(tmp_path, samples, ["a long answer", "tiny", "x"], scorer=scorer)
     assert log.status == "success"
     found = samples_by_id(log)
@@ -150,6 +150,8 @@ def test_a_stored_log_is_scored_again(tmp_path: Path, server: EndpointServer) ->
     words += [
         "-S",
         "backend_options={preload: []}",
+        "-S",
+        "prompts=tir",
         "-S",
         "model=m",
         "-S",
