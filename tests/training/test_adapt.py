@@ -167,3 +167,11 @@ def test_the_commands_after_a_run_give_a_datasets_own_labels_their_meanings(labe
     before, after, *_ = (shlex.split(one) for one in next_commands(recipe, Path("run"), Path("run/model")))
     for words in (before, after):
         assert label_values(words[words.index("--labels") + 1]) == labels
+
+
+@pytest.mark.parametrize(("base", "words"), [("tirjudge-smol", []), ("smol", ["--format", "tir"])])
+def test_a_base_without_a_note_is_asked_in_the_format_of_the_training(base: str, words: list[str]) -> None:
+    recipe = load(Recipe, "adapt", [f"data.train={LABELS}", f"model.base={base}"])
+    before, after, *_ = (shlex.split(one) for one in next_commands(recipe, Path("run"), Path("run/model")))
+    assert before[before.index("--model") :] == ["--model", base, *words, "--output", "run/before.jsonl"]
+    assert "--format" not in after

@@ -9,6 +9,7 @@ from typing import Any
 
 from tirjudge.console_text import markdown_table
 from tirjudge.data.suggestions import labels_option
+from tirjudge.models.resolve import shipped_models
 from tirjudge.statistics.proportions import paired_difference
 from tirjudge.storage.json_lines import read_lines
 from tirjudge_training.data.base import data_path
@@ -71,8 +72,11 @@ def next_commands(recipe: Recipe, folder: Path, model: Path) -> list[str]:
     if recipe.data.labels:
         judge += shlex.split(labels_option(recipe.data.labels))
     before, after = (str(folder / name) for name in ("before.jsonl", "after.jsonl"))
+    checks = any(one.name.startswith("checks") for one in recipe.environments.values())
+    # A model without a note would write checks first, unlike the trained model.
+    family = [] if checks or recipe.model.base in shipped_models() else ["--format", "tir"]
     commands = (
-        [*judge, "--model", recipe.model.base, "--output", before],
+        [*judge, "--model", recipe.model.base, *family, "--output", before],
         [*judge, "--model", str(model), "--output", after],
         ["tirjudge", "compare", before, after],
         ["tirjudge", "report", str(folder), "-o", str(folder / "training.html")],
