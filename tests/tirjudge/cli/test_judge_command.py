@@ -127,7 +127,7 @@ main()
 """
     command = [sys.executable, "-c", script, "judge", "rows.jsonl"]
     run = subprocess.run(
-        [*command, *through(endpoint)], cwd=tmp_path, capture_output=True, text=True, check=False
+        [*command, *asking_as_tir(endpoint)], cwd=tmp_path, capture_output=True, text=True, check=False
     )
     assert run.returncode == 0, run.stderr
     assert results(tmp_path / "rows.verdicts.jsonl")[0]["programs"] == 1

@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 
 from tests.rows import every
 from tests.tirjudge.endpoint_server import EndpointServer, chat
-from tests.tirjudge.judge_command import asking_as_tir, counting, judge, results, write_rows
+from tests.tirjudge.judge_command import asking_as_tir, counting, judge, results, through, write_rows
 from tirjudge.cli import app
 
 ROWS: list[dict[str, Any]] = [
@@ -37,7 +37,8 @@ def without_times(value: Any) -> Any:
 def judged(folder: Path, endpoint: EndpointServer, name: str, *options: str) -> tuple[Any, list[Any]]:
     folder.mkdir(exist_ok=True)
     write_rows(folder / "rows.jsonl", labelled(name))
-    run = judge(folder, "rows.jsonl", "--order", "both", *options, *asking_as_tir(endpoint), code=0)
+    asked = (through if "--format" in options else asking_as_tir)(endpoint)
+    run = judge(folder, "rows.jsonl", "--order", "both", *options, *asked, code=0)
     return run, sorted(results(folder / "rows.verdicts.jsonl"), key=lambda row: str(row["id"]))
 
 

@@ -41,7 +41,7 @@ def endpoint() -> Iterator[EndpointServer]:
 
 @pytest.fixture(params=["stdio", "http"])
 def connection(request: pytest.FixtureRequest, endpoint: EndpointServer) -> Iterator[list[str]]:
-    options = ["--model", "m", "--base-url", endpoint.url]
+    options = ["--model", "m", "--base-url", endpoint.url, "--prompts", "tir"]
     if request.param == "stdio":
         yield ["stdio", TIRJUDGE, "mcp", *options]
     else:

@@ -228,7 +228,17 @@ async def test_an_unavailable_judge_is_an_error_in_one_line(url: str) -> None:
 
 @pytest.mark.slow
 async def test_a_judge_with_a_token_gives_verdicts() -> None:
-    options = ("--return-mode", "json", "--code-timeout", "1", "--model", "m", "--base-url")
+    options = (
+        "--return-mode",
+        "json",
+        "--code-timeout",
+        "1",
+        "--prompts",
+        "tir",
+        "--model",
+        "m",
+        "--base-url",
+    )
     with serving() as endpoint, http_server(*options, endpoint.url, TIRJUDGE_MCP_TOKEN=TOKEN) as url:
         async with (
             httpx2.AsyncClient() as stranger,
@@ -247,7 +257,7 @@ async def test_a_judge_with_a_token_gives_verdicts() -> None:
 @pytest.mark.slow
 async def test_the_judges_programs_run_in_the_chosen_sandbox() -> None:
     with serving() as endpoint, sandbox_serving() as remote:
-        chosen = ("--backend", "remote", "--model", "m", "--base-url", endpoint.url)
+        chosen = ("--backend", "remote", "--prompts", "tir", "--model", "m", "--base-url", endpoint.url)
         with http_server(*chosen, TIRJUDGE_SANDBOX_URL=remote.url) as url:
             async with Client(url) as client:
                 await judge(client, endpoint)

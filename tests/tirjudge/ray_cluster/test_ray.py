@@ -209,7 +209,19 @@ def test_a_killed_run_and_a_killed_node_lose_duplicate_and_change_no_row(
     server.script = other.script = drawing
     server.delay = 0.1
     pattern = shards(tmp_path / "shards", 90)
-    options = ("--model", "m", "--temperature", "1", "--seed", "5", "--concurrency", "3", *FAST)
+    options = (
+        "--model",
+        "m",
+        "--temperature",
+        "1",
+        "--seed",
+        "5",
+        "--prompts",
+        "tir",
+        "--concurrency",
+        "3",
+        *FAST,
+    )
     out = tmp_path / "shards.verdicts.jsonl"
     command = [TIRJUDGE, "judge", pattern, *options, *nodes.on_ray("--worker-gpus", "1")]
     command += ["--endpoint", server.url, "--endpoint", other.url]
@@ -262,7 +274,7 @@ def test_rows_leave_a_node_whose_endpoint_goes_down_and_others_fail_alone(
     down_after(other, 9, down)
     # The rows are not all judged before the other node has failed.
     hold_after(server, 9, down)
-    options = ("--model", "m", "--concurrency", "3", "--retries", "0", *FAST)
+    options = ("--model", "m", "--concurrency", "3", "--retries", "0", "--prompts", "tir", *FAST)
     endpoints = ("--endpoint", server.url, "--endpoint", other.url)
     run = tirjudge("judge", pattern, *options, *nodes.on_ray(*endpoints), folder=tmp_path)
     assert run.returncode == 1, run.stderr
