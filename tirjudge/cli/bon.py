@@ -340,9 +340,10 @@ def _print_picks(path: Path) -> None:
         named = []
         for method, one in pick["selections"].items():
             source, undecided = one.get("source", ""), 0 < one["judgments"] == one["undecided"]
-            picked.setdefault(method, Counter())[source and ("undecided" if undecided else source)] += 1
-            named.append(f"{method} {letter(one['choice'])}" + (f" {source}" if source else ""))
-            named[-1] += " (undecided)" if undecided else ""
+            counted_for = "undecided" if source and undecided else source
+            picked.setdefault(method, Counter())[counted_for] += 1
+            words = [method, letter(one["choice"]), source, "(undecided)" if undecided else ""]
+            named.append(" ".join(filter(None, words)))
         if number < _SHOWN_PICKS:
             print(printable(f"  {pick['id']}: {', '.join(named)}", _LONGEST_PICK))
     for method, sources in picked.items():

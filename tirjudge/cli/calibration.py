@@ -275,10 +275,12 @@ def _print_verified(one: Verified, measured: Calibration) -> None:
         f"on the other half the risk {found} below it: {one.verified.risk}; coverage {one.verified.coverage}"
     )
     if one.chosen.threshold > 0:
-        repeated = {found.over: len(found.accuracies) for found in measured.variances}
-        how = f" --samples {repeated['reruns']}" if "reruns" in repeated else ""
-        # A single vote has no share, and another number of votes has other shares.
-        how = f"{' --order both' if 'orders' in repeated else ''}{how}" if confidence == "vote-share" else ""
+        how = ""
+        if confidence == "vote-share":
+            # A single vote has no share, and another number of votes has other shares.
+            repeated = {found.over: len(found.accuracies) for found in measured.variances}
+            how += " --order both" if "orders" in repeated else ""
+            how += f" --samples {repeated['reruns']}" if "reruns" in repeated else ""
         _say(f"tirjudge judge ROWS{how} --abstain-below {threshold} --confidence {confidence}")
     else:
         _say("no verdict needs to be left open")

@@ -72,13 +72,12 @@ def _refusal(path: str, error: Exception) -> ValueError:
     """Return an error of the library in one line; `path` is what was asked for."""
     # The library says of a file that it cannot read only that an error occurred.
     reason = error.__cause__ if type(error).__name__ == "DatasetGenerationError" else None
-    refused = f"{path}: cannot be loaded as a dataset: {first_line(reason or error)}"
-    if Path(path).is_dir():
-        refused = (
-            f"{path}: this folder has no file of rows" if isinstance(error, FileNotFoundError) else refused
-        )
-        refused += "; name a file, or a quoted pattern of files"
-    return ValueError(refused)
+    found = f"cannot be loaded as a dataset: {first_line(reason or error)}"
+    if not Path(path).is_dir():
+        return ValueError(f"{path}: {found}")
+    if isinstance(error, FileNotFoundError):
+        found = "this folder has no file of rows"
+    return ValueError(f"{path}: {found}; name a file, or a quoted pattern of files")
 
 
 def _load(path: str, config: str | None, split: str | None, file: str | None) -> tuple[Any, str]:

@@ -364,8 +364,7 @@ def compare(
     for name in names:
         before, after = figures[0][name], figures[1][name]
         value = _value(after) - _value(before)
-        sizes = [size for size in (_size(before, one), _size(after, other)) if size is not None]
-        n = min(sizes) if len(sizes) == 2 else None
+        n = _smaller(_size(before, one), _size(after, other))
         clusters = one.clusters, one.clusters if paired else other.clusters
         fault = fault_of(before, clusters=clusters[0]) or fault_of(after, clusters=clusters[1])
         if not protocol.card.intervals or fault:
@@ -544,3 +543,7 @@ def _value(figure: Figure) -> float:
 
 def _size(figure: Figure, units: Units) -> int | None:
     return figure.n if isinstance(figure, Proportion | Statistic | Estimator) else len(units.ids)
+
+
+def _smaller(one: int | None, other: int | None) -> int | None:
+    return None if one is None or other is None else min(one, other)

@@ -28,7 +28,7 @@ from tirjudge_environments import (
     Prompt,
     StopReason,
 )
-from tirjudge_environments.formats.checks import unread
+from tirjudge_environments.formats.checks import unreadable
 from tirjudge_environments.orders import Order
 from tirjudge_environments.registry import environment_options, open_environment
 from tirjudge_environments.tools.base import Tool
@@ -155,10 +155,7 @@ class Juror:
         return prompt.prefill + completion.text
 
     def rollout(self, format: str, order: Order | None = None, *, evidence: bool = True) -> Rollout:
-        """Return the rollout of a format that `named` returned.
-
-        Raises ValueError for unknown prompts or options.
-        """
+        """Return the rollout of a format from `named`; raises ValueError for unknown prompts or options."""
         if (format, order, evidence) not in self._rollouts:
             options, model = self.options, self.model
             if not evidence and options.confidence != "evidence":
@@ -196,10 +193,9 @@ class Juror:
             format = format.removeprefix(f"{family}-")
         if format not in get_args(Kind):
             return format
-        kind = cast(Kind, format)
-        if note.model_fields_set or self.options.untrained == "tir" or (task and unread(task)):
-            return format_for("", kind, note.formats)
-        return format_for(self.options.untrained, kind)
+        asks_first = not note.model_fields_set and self.options.untrained == "checks"
+        chosen = "checks" if asks_first and not (task and unreadable(task)) else ""
+        return format_for(chosen, cast(Kind, format), note.formats)
 
     async def _sampled(
         self, format: str, task: JudgeTask, order: Order | None, evidence: bool

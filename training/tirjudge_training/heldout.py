@@ -215,11 +215,13 @@ def lines(results: Mapping[str, Any]) -> list[str]:
     """Format a summary, one line per format."""
     return [
         f"{name}: accuracy {percentage(result['accuracy'])}; failed programs "
-        f"{percentage(result['program_errors'])}; "
-        + ("no verdict" if calls is None else f"{calls:.2f} programs per verdict")
+        f"{percentage(result['program_errors'])}; {_calls(result['calls_per_verdict'])}"
         for name, result in results.items()
-        for calls in (result["calls_per_verdict"],)
     ]
+
+
+def _calls(per_verdict: float | None) -> str:
+    return "no verdict" if per_verdict is None else f"{per_verdict:.2f} programs per verdict"
 
 
 def percentage(proportion: Mapping[str, Any]) -> str:

@@ -75,7 +75,7 @@ class ChecksFormat(TirFormat):
         load_template(f"{self.prompts}-function")
 
     def views(self, task: JudgeTask) -> tuple[View, ...]:
-        if reason := unread(task):
+        if reason := unreadable(task):
             raise ValueError(f"{reason}: use tir")
         # Every member puts this class before a format of TIR-Judge, which has the views.
         return super().views(task)  # type: ignore[safe-super]
@@ -165,7 +165,7 @@ class ChecksFormat(TirFormat):
         )
 
 
-def unread(task: JudgeTask) -> str:
+def unreadable(task: JudgeTask) -> str:
     """Return why no check can read the responses of a task; empty if checks can."""
     if task.files or task.prompt_files.files:
         return f"checks read texts, and task {task.id!r} has files"

@@ -146,7 +146,7 @@ def test_picks_are_shown_with_the_names_of_their_columns(tmp_path: Path, endpoin
         {"id": f"q{n}", "prompt": "p", "gpt": f"candidate {n}", "claude": "candidate 2", "own": "candidate 1"}
         for n in (0, 3, 4)
     ]
-    # Of a row without any verdict, lots pick.
+    # Where a row has no verdict at all, its best candidate is drawn by lot.
     rows.append({**rows[0], "id": "mute", "prompt": "mute"})
     endpoint.script = lambda body: chat("?") if "mute" in str(body) else prefer_the_largest(body)
     (tmp_path / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
