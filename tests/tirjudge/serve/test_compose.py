@@ -24,11 +24,8 @@ import http.server, json
 
 class Handler(http.server.BaseHTTPRequestHandler):
     def do_POST(self):
-        body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-        said = body["messages"][-1]["content"]
-        text = "```python\\n%s\\n```\\n" % PROGRAM
-        if len(body["messages"]) > 1:
-            text = "So <preference>%s</preference>" % ("A" if "longer: A" in said else "B")
+        self.rfile.read(int(self.headers["Content-Length"]))
+        text = "```python\\n%s\\n```\\n" % CHECK
         choice = {"index": 0, "message": {"role": "assistant", "content": text}, "finish_reason": "stop"}
         usage = {"prompt_tokens": 1, "completion_tokens": 1}
         reply = json.dumps({"choices": [choice], "usage": usage}).encode()
@@ -38,17 +35,19 @@ class Handler(http.server.BaseHTTPRequestHandler):
         self.end_headers()
         self.wfile.write(reply)
 
-PROGRAM = '''
+CHECK = '''
 import os, socket
-print("longer:", "A" if len(response_a) > len(response_b) else "B", os.getuid() >= 65536)
-try:
-    socket.create_connection(("127.0.0.1", 8080), 2)
-except Exception as error:
-    print(type(error).__name__)
+def check(response):
+    try:
+        socket.create_connection(("127.0.0.1", 8080), 2)
+        has_network = True
+    except PermissionError:
+        has_network = False
+    return [len(response) > 8, os.getuid() >= 65536, not has_network]
 '''
 http.server.ThreadingHTTPServer(("0.0.0.0", 8000), Handler).serve_forever()
 """
-"""A model server that asks for a program, and believes its output."""
+"""A model server that writes a check, whose counts decide."""
 WITH_MODEL = """
 version: "3.8"
 services:
@@ -130,8 +129,9 @@ def test_a_question_is_judged_by_a_program_in_the_other_container(containers: Co
     verdict = answer.json()
     assert (verdict["verdict"], verdict["choice"]) == ("B", 1)
     (program,) = verdict["programs"]
-    # The program had a user id of its own, and no network, not even to its server.
-    assert program["output"].split()[2:] == ["True", "PermissionError"], program["output"]
+    # The check had a user id of its own, and no network, not even to its server.
+    kept = sorted(line[2:] for line in program["output"].splitlines())
+    assert kept == ["2 of 3", "3 of 3"], program["output"]
 
 
 def test_neither_container_can_write_and_the_sandbox_knows_the_judge_alone(containers: Containers) -> None:
