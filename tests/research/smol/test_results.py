@@ -62,8 +62,8 @@ async def judged(
     folder: Path, condition: str, count: int = 12, rows: int | None = None, **options: Any
 ) -> Any:
     file, output = write_set(folder, count), folder / f"{condition}.jsonl"
-    # A sandbox without preloaded modules opens fast.
-    options |= {"backend_options": {"capacity": 1, "preload": ()}}
+    # A sandbox without preloaded modules opens fast; the follower reads the responses before it writes its program.
+    options |= {"backend_options": {"capacity": 1, "preload": ()}, "untrained": "tir"}
     generator = ScriptedGenerator(follower)
     await judging.run_under(
         condition, "broken", file, output, rows=rows, options=options, generator=generator
