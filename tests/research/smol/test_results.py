@@ -62,7 +62,7 @@ async def judged(
     folder: Path, condition: str, count: int = 12, rows: int | None = None, **options: Any
 ) -> Any:
     file, output = write_set(folder, count), folder / f"{condition}.jsonl"
-    # A sandbox without preloaded modules opens fast; the follower reads the responses before it writes its program.
+    # A sandbox without preloaded modules opens fast, and the follower reads the responses first.
     options |= {"backend_options": {"capacity": 1, "preload": ()}, "untrained": "tir"}
     generator = ScriptedGenerator(follower)
     await judging.run_under(
