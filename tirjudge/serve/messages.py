@@ -284,9 +284,11 @@ class RewardResponse(Message):
 
     @classmethod
     def of(cls, judgments: list[Judgment], rewards: list[float]) -> Self:
-        calls = [float(sum(len(one.calls) for one in judgment.trajectories)) for judgment in judgments]
-        no_verdict = [float(judgment.score is None) for judgment in judgments]
-        logs: dict[str, Any] = {"judge_programs": calls, "judge_no_verdict": no_verdict}
+        logs: dict[str, Any] = {
+            "judge_programs": [float(sum(len(one.calls) for one in each.trajectories)) for each in judgments],
+            "judge_decided": [float(judgment.decided is True) for judgment in judgments],
+            "judge_no_verdict": [float(judgment.score is None) for judgment in judgments],
+        }
         return cls(rewards=rewards, scores=rewards, extra_logs=logs)
 
 

@@ -22,9 +22,9 @@ Turns = str | Sequence[Mapping[str, Any]]
 class JudgeReward:
     """The served judge's score of every completion: `GRPOTrainer(reward_funcs=JudgeReward(url), ...)`.
 
-    A completion without a score gets None, which TRL leaves out of its group; the metric `judge/no_verdict`
-    is their share. A server that stays down raises GeneratorFailed, which stops the training: a reward is
-    never invented.
+    A completion without a score gets None, which TRL leaves out of its group. Logged metrics: the shares of
+    completions `judge/decided`, by a program, and `judge/no_verdict`. A server that stays down raises
+    GeneratorFailed, which stops the training: a reward is never invented.
     """
 
     # TRL names the metrics of a reward by its `__name__`, which an object would lack.
@@ -53,6 +53,7 @@ class JudgeReward:
         answers = await asyncio.gather(*(client.judge(JudgeRequest.of(row)) for row in rows))
         scores = [answer.scores[0] if answer.scores else None for answer in answers]
         if log := columns.get("log_metric"):
+            log("judge/decided", sum(answer.decided is True for answer in answers) / len(answers))
             log("judge/no_verdict", scores.count(None) / len(scores))
         return scores
 

@@ -48,8 +48,8 @@ async def compute_score(
     reward = no_verdict_reward if score is None else score
     if reward is None:
         raise GeneratorFailed(f"the judge ended without a score: {answer.stop} {answer.detail}".rstrip())
-    programs = float(len(answer.programs))
-    return {"score": reward, "judge_programs": programs, "judge_no_verdict": float(score is None)}
+    found = {"score": reward, "judge_programs": float(len(answer.programs))}
+    return found | {"judge_decided": float(answer.decided is True), "judge_no_verdict": float(score is None)}
 
 
 async def compute_group_score(

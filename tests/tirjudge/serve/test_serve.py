@@ -218,11 +218,27 @@ def test_openrlhf_gets_a_reward_for_each_query(served: JudgeServer) -> None:
         "prompts": [prompt, prompt],
         "labels": ["", None],
     }
+    none = [0.0, 0.0]
     assert served.post("/get_reward", asked).json() == {
         "rewards": [7.0, 7.0],
         "scores": [7.0, 7.0],
-        "extra_logs": {"judge_programs": [0.0, 0.0], "judge_no_verdict": [0.0, 0.0]},
+        "extra_logs": {"judge_programs": none, "judge_decided": none, "judge_no_verdict": none},
     }
+
+
+def test_a_reward_says_whether_a_program_decided_the_score() -> None:
+    def checking(context: Context) -> str:
+        found = "[]" if "BEAUTY" in context.prompt.messages[-1].content else "['x' in response]"
+        return (
+            "<score>4</score>"
+            if context.segments
+            else f"```python\ndef check(response):\n    return {found}\n```\n"
+        )
+
+    asked = {"query": ["Has it an x? x", "BEAUTY x"], "prompts": ["Has it an x?", "BEAUTY"]}
+    with judge_serving(ScriptedGenerator(checking), untrained="checks") as server:
+        told = server.post("/get_reward", asked).json()
+    assert (told["rewards"], told["extra_logs"]["judge_decided"]) == ([10.0, 4.0], [1.0, 0.0])
 
 
 def test_slime_gets_a_number_for_a_sample() -> None:

@@ -49,7 +49,7 @@ async def test_trl_gets_each_completions_score(served: JudgeServer) -> None:
         log_metric=logged.__setitem__,
     )
     assert scores == [3.0, 2.0, None]
-    assert logged == {"judge/no_verdict": pytest.approx(1 / 3)}
+    assert logged == {"judge/decided": 0.0, "judge/no_verdict": pytest.approx(1 / 3)}
 
 
 async def test_a_judge_that_stays_down_is_an_error_and_no_score(server: EndpointServer) -> None:
@@ -65,7 +65,7 @@ async def test_verl_gets_a_score_and_what_it_logs(served: JudgeServer) -> None:
     row: dict[str, Any] = {"data_source": "ours", "ground_truth": ""}
     info = {"asked": "Mark it.", "num_turns": 2}
     told = await bound(solution_str="✗✗✗", extra_info=info, reward_router_address=None, **row)
-    assert told == {"score": 4.0, "judge_programs": 0.0, "judge_no_verdict": 0.0}
+    assert told == {"score": 4.0, "judge_programs": 0.0, "judge_decided": 0.0, "judge_no_verdict": 0.0}
     with pytest.raises(GeneratorFailed, match="without a score: malformed"):
         await bound(solution_str="?!", extra_info=info, **row)
     told = await bound(solution_str="?!", extra_info=info, no_verdict_reward=0.5, **row)
