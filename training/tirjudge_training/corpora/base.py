@@ -8,7 +8,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any, ClassVar, Generic, Literal, Protocol, TypeVar, cast
+from typing import Any, ClassVar, Generic, Literal, Protocol, TypeVar, cast, get_args
 
 from pydantic import BaseModel
 
@@ -119,7 +119,13 @@ class Source(ABC, Generic[Columns]):
 
     card: ClassVar[SourceCard]
     row: ClassVar[type[BaseModel]]
-    """The columns that are read, with their types; a row without them stops the build with a message."""
+    """The columns that are read, with their types: `X` of a `Source[X]`, unless it is set. A row without them
+    stops the build with a message."""
+
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        if "row" not in vars(cls):
+            cls.row = get_args(cls.__orig_bases__[0])[0]  # type: ignore[attr-defined]
 
     @abstractmethod
     def question(self, row: Columns) -> SourceItem | Skipped:

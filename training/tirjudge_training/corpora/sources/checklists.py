@@ -47,7 +47,6 @@ class HelpSteer3Checklists(Source[HelpSteer3ChecklistRow]):
         licence="CC-BY-4.0",
         needs=frozenset({"generators"}),
     )
-    row = HelpSteer3ChecklistRow
 
     def question(self, row: HelpSteer3ChecklistRow) -> SourceItem | Skipped:
         summary, evaluation = _texts(row.individual_preference)

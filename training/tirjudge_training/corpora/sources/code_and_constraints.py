@@ -82,7 +82,6 @@ class CodeRm(Source[CodeRmRow]):
         licence="Apache-2.0",
         needs=frozenset({"sandbox"}),
     )
-    row = CodeRmRow
 
     def question(self, row: CodeRmRow) -> SourceItem | Skipped:
         programs = (row.code_ground_truth, *(one.code for one in row.code_generate))
@@ -215,7 +214,6 @@ class Tulu3(Source[TuluRow]):
         licence="ODC-BY",
         needs=frozenset({"generators"}),
     )
-    row = TuluRow
 
     def question(self, row: TuluRow) -> SourceItem | Skipped:
         function = FUNCTIONS.get(str(row.ground_truth.get("func_name")))

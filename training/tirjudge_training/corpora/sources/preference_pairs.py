@@ -27,7 +27,6 @@ class CodePreferencePairs(Source[CodePreferenceRow]):
         about="correct code, and the same with bugs",
         licence="",
     )
-    row = CodePreferenceRow
 
     def question(self, row: CodePreferenceRow) -> SourceItem | Skipped:
         return SourceItem(prompt=(Message("user", row.input),), good=(row.accepted,), bad=(row.rejected,))
@@ -57,7 +56,6 @@ class HelpSteer3(Source[HelpSteer3Row]):
         about="human preferences, |overall_preference| >= 2",
         licence="CC-BY-4.0",
     )
-    row = HelpSteer3Row
 
     def question(self, row: HelpSteer3Row) -> SourceItem | Skipped:
         if abs(row.overall_preference) < CLEAR:
@@ -91,7 +89,6 @@ class JudgeLm(Source[JudgeLmRow]):
         licence="CC-BY-NC-4.0",
         repeats=True,
     )
-    row = JudgeLmRow
 
     def question(self, row: JudgeLmRow) -> SourceItem | Skipped:
         # A score of -1 marks a row for which GPT-4 gave none.
@@ -124,7 +121,6 @@ class MathStepDpo(Source[MathStepRow]):
         licence="",
         repeats=True,
     )
-    row = MathStepRow
 
     def question(self, row: MathStepRow) -> SourceItem | Skipped:
         return SourceItem(
@@ -154,7 +150,6 @@ class SafeRlhf(Source[SafeRlhfRow]):
         about="pairs of a safe and an unsafe response",
         licence="CC-BY-NC-4.0",
     )
-    row = SafeRlhfRow
 
     def question(self, row: SafeRlhfRow) -> SourceItem | Skipped:
         responses = (row.response_0, row.response_1)
@@ -195,7 +190,6 @@ class Skywork(Source[SkyworkRow]):
         licence="",
         repeats=True,
     )
-    row = SkyworkRow
 
     def question(self, row: SkyworkRow) -> SourceItem | Skipped:
         if row.source == GIVEN_AWAY:
@@ -242,7 +236,6 @@ class UltraInteract(Source[UltraInteractRow]):
         about="pairs of a right and a wrong next action, task Coding",
         licence="MIT",
     )
-    row = UltraInteractRow
 
     def question(self, row: UltraInteractRow) -> SourceItem | Skipped:
         if row.task != CODING:

@@ -36,7 +36,6 @@ class DapoBigmath(Solved[DapoRow]):
         licence="Apache-2.0",
         needs=frozenset({"generators"}),
     )
-    row = DapoRow
 
     def question(self, row: DapoRow) -> SourceItem | Skipped:
         return SourceItem(prompt=(Message("user", row.prompt),), known={"gold": row.solution})
@@ -60,7 +59,6 @@ class Loong(Solved[LoongRow]):
         licence="MIT",
         needs=frozenset({"generators"}),
     )
-    row = LoongRow
 
     def question(self, row: LoongRow) -> SourceItem | Skipped:
         return SourceItem(prompt=(Message("user", row.question),), known={"gold": row.final_answer})
@@ -84,7 +82,6 @@ class Math(Solved[MathRow]):
         licence="MIT",
         needs=frozenset({"generators"}),
     )
-    row = MathRow
 
     def question(self, row: MathRow) -> SourceItem | Skipped:
         gold = last_boxed(row.solution)
@@ -117,7 +114,6 @@ class S1(Solved[S1Row]):
         licence="MIT",
         needs=frozenset({"generators"}),
     )
-    row = S1Row
 
     def question(self, row: S1Row) -> SourceItem | Skipped:
         graded = ((row.gemini_attempt, row.gemini_grade), (row.deepseek_attempt, row.deepseek_grade))
@@ -158,7 +154,6 @@ class WebInstruct(Solved[WebInstructRow]):
         licence="Apache-2.0",
         needs=frozenset({"generators"}),
     )
-    row = WebInstructRow
 
     def question(self, row: WebInstructRow) -> SourceItem | Skipped:
         if row.answer_type not in CHECKABLE:
@@ -204,7 +199,6 @@ class WildChat(Source[WildChatRow]):
         licence="ODC-BY",
         needs=frozenset({"generators"}),
     )
-    row = WildChatRow
 
     def question(self, row: WildChatRow) -> SourceItem | Skipped:
         if row.toxic or row.language != "English":
