@@ -237,13 +237,6 @@ def match(scores: Sequence[Sequence[float]], reasons: int) -> Matching:
     return Matching(tuple(pair for pair in pairs if pair.score > 0), len(scores), reasons)
 
 
-def rationale_consistency(matchings: Sequence[Matching]) -> float:
-    """Return RC (Eq. 2), from 0 to 1: the mean soft recall of at least one sample, else ValueError."""
-    if not matchings:
-        raise ValueError("rationale consistency is a mean over samples, and there are none")
-    return math.fsum(matching.recall for matching in matchings) / len(matchings)
-
-
 def _assigned(scores: Sequence[Sequence[float]]) -> tuple[Pair, ...]:
     try:
         from scipy.optimize import linear_sum_assignment

@@ -13,7 +13,6 @@ from tirjudge_environments.rationales import (
     Matching,
     Pair,
     match,
-    rationale_consistency,
     read_matching,
     read_scores,
 )
@@ -106,13 +105,6 @@ def test_average_precision_equals_eq_3_term_by_term(scores) -> None:
         total += precision_at_k * indicator
     assert found.average_precision == pytest.approx(total / found.humans)
     assert 0 <= found.average_precision <= 1
-
-
-@given(st.lists(MATRICES, min_size=1, max_size=5))
-def test_consistency_is_the_mean_soft_recall(samples) -> None:
-    matchings = [match(scores, len(scores[0])) for scores in samples]
-    plain = sum(one.total / one.humans for one in matchings) / len(samples)
-    assert rationale_consistency(matchings) == pytest.approx(plain)
 
 
 @pytest.mark.parametrize(
