@@ -140,7 +140,10 @@ class Rereading:
             ruled = rule_view(task, with_content(task))
             same = row.responses is None or recorded == _described(ruled.verdict)
             return "" if same else ruled.detail
-        environments = _environments(row.format, self.settings)
+        # The models of a jury judge by formats of both families, and the row names one of them.
+        kind = row.format.removeprefix("checks-")
+        is_check = any(one.is_check for one in view.segments)
+        environments = _environments(f"checks-{kind}" if is_check else kind, self.settings)
         readings = _readings(row, view, environments) if view.stop in _READ else []
         self.read += bool(readings)
         self.unreadable += view.stop in _READ and not readings
