@@ -89,7 +89,8 @@ class Pointwise:
         scores = await all_or_none(referee.score(index) for index in range(count))
         given = [score for score in scores if score is not None]
         top = [index for index in range(count) if not given or scores[index] == max(given)]
-        return Selection(majority(top, grade.answers), count, undecided=count - len(given))
+        undecided = count if 1 < len(top) == count else count - len(given)
+        return Selection(majority(top, grade.answers), count, undecided)
 
 
 class Compared:

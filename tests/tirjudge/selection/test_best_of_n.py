@@ -125,6 +125,8 @@ async def test_equal_scores_are_decided_by_the_majority_of_their_answers() -> No
     grade = Grade((0.0,) * 7, (0, 0, 2, None, 2, 0, 0))
     selection = await open_method("pointwise").select(asking(7), grade, Taste(likes))
     assert (selection.choice, selection.undecided) == (2, 1)
+    selection = await open_method("pointwise").select(asking(3), different(3), Taste([3, 3, 3]))
+    assert selection.undecided == 3
 
 
 async def test_a_knockout_draws_lots_if_the_judge_does_not_decide() -> None:
