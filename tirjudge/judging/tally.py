@@ -251,7 +251,8 @@ class EvidenceTally:
         if credits := self.decided_credits:
             yield f"accuracy of decided rows {credits.mean}"
         if self.guesses:
-            yield f"accuracy of guesses {self.guesses.mean}{' (guesses count as ties)' if self.tied else ''}"
+            counting = " (guesses count as ties)" * self.is_about_decided
+            yield f"accuracy of guesses {self.guesses.mean}{counting}"
 
     def warnings(self) -> Iterator[str]:
         """Yield what else may explain the verdicts: a copied program, no program at all, the place."""

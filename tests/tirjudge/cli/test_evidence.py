@@ -430,3 +430,14 @@ def test_rewards_of_a_group_run_no_program_twice(judging: EndpointServer) -> Non
         assert sandbox.runs == 2
         rewards = judge.reward_group("Use fewer than 10 characters.", ["short", "much too long"])
         assert sandbox.runs - 2 == rewards.calls
+
+
+def test_a_tie_of_empty_answers_makes_no_guess_a_tie(tmp_path: Path, judging: EndpointServer) -> None:
+    rows = [
+        {"id": number, "prompt": "Be kind.", "responses": texts, "label": 0}
+        for number, texts in enumerate((["", ""], ["yes", "no"]))
+    ]
+    write_rows(tmp_path / "rows.jsonl", rows)
+    printed = invoke("judge", "rows.jsonl", *asking_as_tir(judging), folder=tmp_path, code=0).stdout
+    assert "2 undecided, 1 counted as ties" in printed
+    assert "(guesses count as ties)" not in printed
