@@ -15,22 +15,23 @@ _SOURCE = Path(isolated.__file__).read_bytes()
 _SHARE_OF_DISK = 256
 """The outcomes of all isolated programs must fit into the working folder, with up to six bytes for each of
 theirs: one program may write this part of the folder's size."""
+_TIMES = ("wall_seconds", "cpu_seconds", "queued_seconds")
 _DEFAULT_LIMITS = Limits()
 
 
 async def run_with_isolated(
-    sandbox: Sandbox, program: Program, limits: Limits = _DEFAULT_LIMITS
+    sandbox: Sandbox, program: Program, limits: Limits = _DEFAULT_LIMITS, *, depth: int = 2
 ) -> Execution:
     """Run a program that may `import isolated` and run untrusted code as separate programs.
 
     Every program runs in the sandbox by itself, one after the other, so this works in every sandbox and needs
     no process of its own. `limits` apply to the program, and its times also to everything that runs for it
-    together; so do the times of the result. A program that does not import the module is simply run. Raises
-    what `Sandbox.run` raises.
+    together; so do the times of the result. A program that does not import the module is simply run. With a
+    `depth` of 2 an isolated program may run others, which may not. Raises what `Sandbox.run` raises.
     """
     # A rough test is enough: after a false alarm the working folder has two more files.
     imports = any("import" in line and "isolated" in line for line in program.source.splitlines())
-    if _FILE in program.files or not imports:
+    if _FILE in program.files or not imports or not depth:
         return await sandbox.run(program, limits)
     answers: list[tuple[str, tuple[Any, ...]]] = []
     spent = Execution(status=Status.OK)
@@ -44,14 +45,9 @@ async def run_with_isolated(
             return replace(own, **_costs(spent))
         if _over(limits, spent) is None:
             asked = json.loads(request)
-            other = Program(
-                source=asked["source"],
-                bindings=asked["bindings"],
-                stdin=asked["stdin"],
-                seed=program.seed,
-                client=program.client,
-            )
-            done = await sandbox.run(other, _of_isolated(_left(limits, spent), asked["seconds"]))
+            bounds = _of_isolated(_left(limits, spent), asked.pop("seconds"))
+            other = Program(**asked, seed=program.seed, client=program.client)
+            done = await run_with_isolated(sandbox, other, bounds, depth=depth - 1)
             if done.status is Status.SANDBOX_FAILED:
                 return done
             spent = _added(spent, done)
@@ -87,20 +83,12 @@ def _request(execution: Execution) -> str | None:
 
 def _added(spent: Execution, execution: Execution) -> Execution:
     """Return the costs so far and those of one more execution."""
-    return replace(
-        spent,
-        wall_seconds=execution.wall_seconds + spent.wall_seconds,
-        cpu_seconds=execution.cpu_seconds + spent.cpu_seconds,
-        queued_seconds=execution.queued_seconds + spent.queued_seconds,
-        max_rss_bytes=max(execution.max_rss_bytes, spent.max_rss_bytes),
-    )
+    times = {name: getattr(execution, name) + getattr(spent, name) for name in _TIMES}
+    return replace(spent, **times, max_rss_bytes=max(execution.max_rss_bytes, spent.max_rss_bytes))
 
 
 def _costs(spent: Execution) -> dict[str, Any]:
-    return {
-        name: getattr(spent, name)
-        for name in ("wall_seconds", "cpu_seconds", "queued_seconds", "max_rss_bytes")
-    }
+    return {name: getattr(spent, name) for name in (*_TIMES, "max_rss_bytes")}
 
 
 def _left(limits: Limits, spent: Execution) -> Limits:

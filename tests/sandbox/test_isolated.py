@@ -75,7 +75,8 @@ for code, more in (
     ("import os; os.abort()", {}),
     ("import time; time.sleep(99)", {"seconds": 0.1}),
     ("while True: print('x' * 9999)", {}),
-    ("import isolated", {}),
+    ("import isolated; print(isolated.run('print(7)').stdout)", {}),
+    ("import isolated; print(isolated.run('import isolated').stderr)", {}),
 ):
     ended = run(code, **more)
     print(ended.status, ended.exit_code, ended.stdout[:20].split(), ended.stderr.split()[:1])
@@ -87,7 +88,8 @@ for code, more in (
         "signal None [] []",
         "wall_limit None [] []",
         "output_limit None ['xxxxxxxxxxxxxxxxxxxx'] []",
-        "error 1 [] ['Traceback']",
+        "ok 0 ['7'] []",
+        "ok 0 ['Traceback', '(most', 'rece'] []",
     ]
 
 
