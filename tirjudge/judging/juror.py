@@ -194,7 +194,7 @@ class Juror:
         if format not in get_args(Kind):
             return format
         asks_first = not note.model_fields_set and self.options.untrained == "checks"
-        chosen = "checks" if asks_first and not (task and unreadable(task)) else ""
+        chosen = "checks" if asks_first and not (task and unreadable(task, format)) else ""
         return format_for(chosen, cast(Kind, format), note.formats)
 
     async def _sampled(

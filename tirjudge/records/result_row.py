@@ -44,7 +44,7 @@ from tirjudge_environments import (
 )
 from tirjudge_environments.files.folder import Folder
 from tirjudge_environments.messages import conversation_data, response_data, tool_data
-from tirjudge_environments.programs.evidence import evidence_of
+from tirjudge_environments.programs.evidence import ended_well, evidence_of
 from tirjudge_environments.registry import first_fault
 from tirjudge_environments.session import is_question
 from tirjudge_environments.turn_reader import Turn
@@ -545,8 +545,8 @@ def call_record(call: Call) -> JsonObject:
 
 def failed(call: Call) -> bool:
     """Return True for a program that ran and did not exit with code 0; a refused one did not run."""
-    passed = Status.OK, Status.SANDBOX_FAILED
-    return isinstance(call.outcome, Execution) and call.outcome.status not in passed
+    ran = isinstance(call.outcome, Execution) and call.outcome.status is not Status.SANDBOX_FAILED
+    return ran and not ended_well(call)
 
 
 def passages(trajectory: Trajectory, *, texts: bool = True) -> list[JsonObject]:

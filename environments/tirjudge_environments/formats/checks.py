@@ -75,7 +75,7 @@ class ChecksFormat(TirFormat):
         load_template(f"{self.prompts}-function")
 
     def views(self, task: JudgeTask) -> tuple[View, ...]:
-        if reason := unreadable(task):
+        if reason := unreadable(task, self.kind):
             raise ValueError(f"{reason}: use tir")
         # Every member puts this class before a format of TIR-Judge, which has the views.
         return super().views(task)  # type: ignore[safe-super]
@@ -165,11 +165,11 @@ class ChecksFormat(TirFormat):
         )
 
 
-def unreadable(task: JudgeTask) -> str:
-    """Return why no check can read the responses of a task; empty if checks can."""
+def unreadable(task: JudgeTask, kind: str) -> str:
+    """Return why no check of this kind can read the responses of a task; empty if checks can."""
     if task.files or task.prompt_files.files:
         return f"checks read texts, and task {task.id!r} has files"
-    if (count := len(task.candidates)) > MOST_RESPONSES:
+    if kind != "pointwise" and (count := len(task.candidates)) > MOST_RESPONSES:
         return f"checks compare at most {MOST_RESPONSES} responses, and task {task.id!r} has {count}"
     return ""
 

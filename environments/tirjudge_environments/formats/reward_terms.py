@@ -15,6 +15,7 @@ from typing import ClassVar, Self
 
 from pydantic import Field, FiniteFloat, PrivateAttr, model_validator
 
+from tirjudge_environments.programs.evidence import ended_well
 from tirjudge_environments.registry import RewardOnly
 from tirjudge_environments.types import (
     By,
@@ -28,7 +29,7 @@ from tirjudge_environments.types import (
     Unscored,
     Verdict,
 )
-from tirjudge_sandbox import Execution, Status
+from tirjudge_sandbox import Execution
 from tirjudge_sandbox.registry import Plugins
 
 REWARD_TERMS = Plugins(
@@ -166,11 +167,13 @@ def correct(seen: Scored) -> float:
 
 
 def tools_in_order(trajectory: Trajectory) -> bool:
-    """Return Rt: True if every requested program ran without error and there were at most three."""
-    ran = all(
-        isinstance(call.outcome, Execution) and call.outcome.status is Status.OK for call in trajectory.calls
-    )
-    return ran and len(trajectory.calls) <= MAX_CALLS
+    """Return Rt: True if every requested program ran without error and there were at most three.
+
+    The first error of a check, which may be repaired, costs nothing.
+    """
+    failed = [one for one in trajectory.calls if not ended_well(one)]
+    forgiven = all(one.request.repairable and isinstance(one.outcome, Execution) for one in failed)
+    return forgiven and len(trajectory.calls) <= MAX_CALLS
 
 
 def length_reward(trajectory: Trajectory, most: float = math.inf) -> float | Unscored:

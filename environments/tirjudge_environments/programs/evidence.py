@@ -6,6 +6,7 @@ import re
 from collections.abc import Sequence
 
 from tirjudge_environments.orders import letters
+from tirjudge_environments.programs.check_harness import fault_of
 from tirjudge_environments.types import Call, Evidence, Refused, Trajectory
 from tirjudge_sandbox import Execution, Status
 
@@ -21,12 +22,13 @@ _LOWEST, _HIGHEST = 1.0, 10.0
 
 def decisive(trajectory: Trajectory) -> Call | None:
     """Return the last program that ended well; None if there is no such program."""
-    return next((call for call in reversed(_programs(trajectory)) if _ended_well(call.outcome)), None)
+    calls = reversed(trajectory.calls)
+    return next((call for call in calls if ended_well(call) and not call.request.tool), None)
 
 
 def evidence_of(trajectory: Trajectory) -> Evidence:
     """Return the relation of the last successful program to the responses; TOOL if a tool answered last."""
-    last = next((call for call in reversed(trajectory.calls) if _ended_well(call.outcome)), None)
+    last = next((call for call in reversed(trajectory.calls) if ended_well(call)), None)
     return Evidence.TOOL if last is not None and last.request.tool else program_evidence(trajectory)
 
 
@@ -34,20 +36,19 @@ def program_evidence(trajectory: Trajectory) -> Evidence:
     """Return the relation of the last successful program to the responses, whatever other tools answered."""
     last = decisive(trajectory)
     if last is None:
-        ran = any(isinstance(call.outcome, Execution) for call in _programs(trajectory))
+        ran = any(isinstance(one.outcome, Execution) and not one.request.tool for one in trajectory.calls)
         return Evidence.FAILED if ran else Evidence.MISSING
     if last.exchanged is None or last.exchanged.status is Status.SANDBOX_FAILED:
         return Evidence.UNCHECKED
-    same = _ended_well(last.exchanged) and _printed(last.exchanged) == _printed(last.outcome)
+    same = last.exchanged.status is Status.OK and last.exchanged.stdout == _printed(last.outcome)
     return Evidence.TIE if same else Evidence.SEPARATES
 
 
-def _programs(trajectory: Trajectory) -> list[Call]:
-    return [call for call in trajectory.calls if not call.request.tool]
-
-
-def _ended_well(outcome: Execution | Refused) -> bool:
-    return isinstance(outcome, Execution) and outcome.status is Status.OK
+def ended_well(call: Call) -> bool:
+    """Return True for a program that ran without error; the output of a check that has none is no error."""
+    if not isinstance(call.outcome, Execution) or call.outcome.status is not Status.OK:
+        return False
+    return not (call.request.is_check and fault_of(call.outcome.stdout))
 
 
 def _printed(outcome: Execution | Refused) -> str | None:

@@ -9,8 +9,9 @@ from typing import Any
 
 import pytest
 
+from examples.miniature import TRAINED
 from tests.tirjudge.endpoint_server import EndpointServer, chat
-from tests.tirjudge.judge_command import invoke, judge, results, through, write_rows
+from tests.tirjudge.judge_command import FAST, invoke, judge, results, through, write_rows
 
 CHECK = "```python\ndef check(response):\n    return ['!' in response, response.islower()]\n```"
 TEXTS = ("wait, No", "wait!")
@@ -114,6 +115,34 @@ def test_the_record_shows_and_repeats_the_check(tmp_path: Path, endpoint: Endpoi
     row["views"][0]["verdict"]["choice"] = 0
     path.write_text(json.dumps(row) + "\n")
     assert "the dialogue says B" in invoke("reproduce", path.name, folder=tmp_path).stdout
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("order", [1, -1])
+def test_a_jury_is_read_again_by_the_format_of_each_model(
+    tmp_path: Path, endpoint: EndpointServer, order: int
+) -> None:
+    endpoint.script = writes_checks
+    models = [word for model in (str(TRAINED), "m")[::order] for word in ("--model", model)]
+    judge(tmp_path, rows(2), "--base-url", endpoint.url, *models, *FAST, code=0)
+    for row in results(tmp_path / "rows.verdicts.jsonl"):
+        checks = [any(one.get("is_check") for one in view["segments"]) for view in row["views"]]
+        assert sorted(set(checks)) == [False, True]
+    again = invoke("reproduce", "rows.verdicts.jsonl", folder=tmp_path)
+    assert again.returncode == 0, again.stdout
+
+
+def test_a_check_that_prints_no_counts_failed(tmp_path: Path, endpoint: EndpointServer) -> None:
+    endpoint.script = lambda body: (
+        chat("```python\ndef check(response):\n    return [1 +]\n```")
+        if "<preference>" not in body["messages"][-1]["content"]
+        else chat("<preference>B</preference>")
+    )
+    judge(tmp_path, rows(1), *through(endpoint), code=0)
+    [row] = results(tmp_path / "rows.verdicts.jsonl")
+    assert (row["programs"], row["programs_failed"], row["decided"]) == (2, 2, False)
+    scored = invoke("score", "rows.verdicts.jsonl", "--protocol", "errors", folder=tmp_path).stdout
+    assert re.search(r"^syntax errors +100.00 %", scored, re.MULTILINE), scored
 
 
 def test_no_texts_leaves_the_responses_out_of_outputs(tmp_path: Path, endpoint: EndpointServer) -> None:

@@ -16,6 +16,7 @@ from tirjudge.judging.votes import aggregate, highest, of_samples
 from tirjudge.records.result_row import RecordedView, ResultRow
 from tirjudge.records.verdicts import EMPTY, JudgedCriterion, RecordedVerdict
 from tirjudge_environments import Criterion, StopReason
+from tirjudge_environments.programs.check_harness import fault_of
 from tirjudge_environments.registry import score_scale
 from tirjudge_environments.tasks import RowError, read_label
 from tirjudge_sandbox import Status
@@ -165,11 +166,12 @@ def _end(program: Record) -> str:
     status = program["status"]
     if status == "refused":
         return "refused"
-    if status == Status.OK:
+    fault = fault_of(program.get("stdout", "")) if program.get("is_check") else ""
+    if status == Status.OK and not fault:
         return "ok"
     if status in _LIMITS:
         return "limit"
-    last = program.get("stderr", "").rstrip().rpartition("\n")[2]
+    last = fault or program.get("stderr", "").rstrip().rpartition("\n")[2]
     return "syntax" if last.startswith(_SYNTAX) else "runtime"
 
 

@@ -50,7 +50,7 @@ from tirjudge_environments.formats.tir import TirFormat
 from tirjudge_environments.orders import letter
 from tirjudge_environments.programs.check_harness import EMPTY, ERROR
 from tirjudge_environments.programs.evidence import program_evidence
-from tirjudge_environments.programs.outputs import error_line, printed_counts
+from tirjudge_environments.programs.outputs import output_text, printed_counts
 from tirjudge_environments.registry import with_tools
 from tirjudge_environments.tools import open_tools
 from tirjudge_environments.tools.base import Tool
@@ -293,7 +293,7 @@ def left_out(held: Iterable[tuple[Trajectory, Fault | None]], domain: str) -> Js
     for one, fault in held:
         for call in one.calls:
             if failed(call) and isinstance(call.outcome, Execution):
-                return {LEFT_OUT: Fault.FAILED, DETAIL: error_line(call.outcome, 200)}
+                return {LEFT_OUT: Fault.FAILED, DETAIL: output_text(call.outcome, 200).partition("\n")[0]}
         if one.stop.unscored:
             return {LEFT_OUT: Fault.DOWN, DETAIL: one.detail}
         if fault is None and program_evidence(one) is Evidence.TIE:
