@@ -11,11 +11,29 @@ import pytest
 from tirjudge_environments import Message
 from tirjudge_environments.instruction_checks import open_verifier
 from tirjudge_training.corpora.answers import FinalAnswers, last_boxed
-from tirjudge_training.corpora.base import Skipped, SourceItem
+from tirjudge_training.corpora.base import Skipped, Source, SourceItem
 from tirjudge_training.corpora.composition import distinct
 from tirjudge_training.corpora.sources.code_and_constraints import FUNCTIONS, Tulu3, TuluRow
 
 FIVE_WORDS = "one two three four five"
+
+
+def test_the_columns_of_a_source_are_those_of_its_type_unless_it_sets_them() -> None:
+    class Named:
+        pass
+
+    class Typed(Named, Source[TuluRow]):
+        pass
+
+    class Set(Source[TuluRow]):
+        row = SourceItem  # type: ignore[assignment]
+
+    class Derived(Set):
+        pass
+
+    assert [one.row for one in (Typed, Set, Derived)] == [TuluRow, SourceItem, SourceItem]
+
+
 CASES: dict[str, tuple[dict[str, Any], str, str]] = {
     "verify_keywords": ({"keyword_list": ["sea", "sky"]}, "the sea, the sky", "the sea"),
     "verify_keyword_frequency": ({"word": "sea", "N": 2}, "sea and sea", "sea sea sea"),

@@ -124,8 +124,9 @@ class Source(ABC, Generic[Columns]):
 
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()
-        if "row" not in vars(cls):
-            cls.row = get_args(cls.__orig_bases__[0])[0]  # type: ignore[attr-defined]
+        given = [one for base in vars(cls).get("__orig_bases__", ()) for one in get_args(base)]
+        if given and "row" not in vars(cls):
+            cls.row = given[0]
 
     @abstractmethod
     def question(self, row: Columns) -> SourceItem | Skipped:
