@@ -47,19 +47,21 @@ def test_a_batch_keeps_the_order_and_the_failures_of_rows(capsys: pytest.Capture
         for n in range(4)
     ]
     with Judge(generator=ScriptedGenerator(fussy), order="random", untrained="tir") as judge:
-        results = judge.batch([*rows, {"prompt": "p"}], progress=True)
-    assert len(results) == 5
+        results = judge.batch([*rows, {"prompt": "p"}, 5], progress=True)  # type: ignore[list-item]
+    assert len(results) == 6
     assert [one.verdict for one in results.judgments] == ["B", "B", "B"]
     assert [one.episode.task.id for one in results.judgments] == ["r0", "r1", "r2"]
     assert results[3] == Failure("rows[3]", "r3", "generator_down: the model is off")
     assert isinstance(results[4], Failure)
     assert "no responses" in results[4].reason
-    assert repr(results).startswith("<BatchResult: 5 rows, 3 with a verdict, 2 failed, accuracy 100.0% [")
+    assert isinstance(results[5], Failure)
+    assert results[5].reason == "a row is a mapping with a prompt and responses, not int"
+    assert repr(results).startswith("<BatchResult: 6 rows, 3 with a verdict, 3 failed, accuracy 100.0% [")
     assert len(results.programs) == 3
     record = json.loads(json.dumps(results.to_dict()))
     assert [row["verdict"] for row in record["judged"]] == ["B", "B", "B"]
-    assert [row["where"] for row in record["failed"]] == ["rows[3]", "rows[4]"]
-    assert capsys.readouterr().err.splitlines() == ["5 of 5 rows judged"]
+    assert [row["where"] for row in record["failed"]] == ["rows[3]", "rows[4]", "rows[5]"]
+    assert capsys.readouterr().err.splitlines() == ["6 of 6 rows judged"]
 
 
 async def test_a_row_of_a_batch_is_judged_as_it_is_alone() -> None:

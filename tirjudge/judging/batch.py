@@ -236,7 +236,8 @@ class BatchRunner(Generic[T]):
     def _has_files(self, row: Row | BadRow) -> bool:
         columns = self.plan.columns
         names = (columns.files, columns.prompt_files)
-        return isinstance(row, Row) and any(column_named(row.fields, name.split(".")[0]) for name in names)
+        fields = row.fields if isinstance(row, Row) and isinstance(row.fields, Mapping) else ()
+        return any(column_named(fields, name.split(".")[0]) for name in names)
 
     def _read_row(self, row: Row | BadRow) -> tuple[Work, JudgeTask] | Failure:
         """Return the work for a row and its task before any text is cut, or why it cannot be judged."""
