@@ -424,7 +424,7 @@ async def test_code_of_a_response_runs_in_another_program(
     """In the function's own process the code could change what the function compares, or print counts."""
     inside = (
         f"def check(response):\n    space = {{}}\n    try:\n        {runs}\n"
-        "    except Exception:\n        pass\n    return [space['add'](2, 3) == 5]"
+        "    except:\n        pass\n    finally:\n        return [space['add'](2, 3) == 5]"
     )
     apart = (
         "import isolated\n\ndef check(response):\n"
@@ -433,7 +433,7 @@ async def test_code_of_a_response_runs_in_another_program(
     forged = "class Same(int):\n    __eq__ = lambda *_: True\n\ndef add(a, b):\n    return Same()"
     task = make_task(forged, "def add(a, b):\n    return a + b")
     trajectory, shown = await judged(sandbox, task, fenced(inside), fenced(apart))
-    assert "by isolated.run(code).stdout, not by exec" in shown[0]
+    assert "`import isolated; isolated.run(code).stdout`, not by exec" in shown[0]
     assert "A 0 of 1\nB 1 of 1" in shown[1]
     assert decided(trajectory) is True
 
@@ -442,6 +442,13 @@ async def test_the_error_is_no_warning(make_task: Make, sandbox: Sandbox) -> Non
     check = fenced("async def check(response):\n    return [True]")
     _, shown = await judged(sandbox, make_task("x", "y"), check, check, "-")
     assert "error: TypeError: check returned coroutine, and not a list\n" in shown[0]
+
+
+async def test_code_that_hangs_keeps_its_response_in_the_count(make_task: Make, sandbox: Sandbox) -> None:
+    check = "import isolated\ndef check(response):\n    return [isolated.run(response).status == 'ok', True]"
+    trajectory, shown = await judged(sandbox, make_task("print(1)", "while True: pass"), fenced(check))
+    assert "A 2 of 2\nB 1 of 2\n" in shown[0]
+    assert decided(trajectory) is True
 
 
 async def test_what_a_function_prints_is_no_result(make_task: Make, sandbox: Sandbox) -> None:
@@ -453,7 +460,13 @@ async def test_what_a_function_prints_is_no_result(make_task: Make, sandbox: San
 
 @pytest.mark.parametrize(
     "item",
-    ["'True' if ',' in response else 'False'", "{'no commas': ',' not in response}", "[',' in response]"],
+    [
+        "'True' if ',' in response else 'False'",
+        "{'no commas': ',' not in response}",
+        "[',' in response]",
+        "{one.isupper() for one in response}",
+        "filter(str.isupper, response)",
+    ],
 )
 async def test_an_item_that_is_always_true_is_an_error(make_task: Make, sandbox: Sandbox, item: str) -> None:
     check = fenced(f"def check(response):\n    return [{item}, len(response) > 3]")

@@ -169,7 +169,7 @@ def _end(program: Record) -> str:
     fault = fault_of(program.get("stdout", "")) if program.get("is_check") else ""
     if status == Status.OK and not fault:
         return "ok"
-    if status in _LIMITS:
+    if status in _LIMITS or fault.endswith("stopped at a limit"):
         return "limit"
     last = fault or program.get("stderr", "").rstrip().rpartition("\n")[2]
     return "syntax" if last.startswith(_SYNTAX) else "runtime"
