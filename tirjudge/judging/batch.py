@@ -234,8 +234,7 @@ class BatchRunner(Generic[T]):
                 return
 
     def _has_files(self, row: Row | BadRow) -> bool:
-        columns = self.plan.columns
-        names = (columns.files, columns.prompt_files)
+        names = (self.plan.columns.files, self.plan.columns.prompt_files)
         fields = row.fields if isinstance(row, Row) and isinstance(row.fields, Mapping) else ()
         return any(column_named(fields, name.split(".")[0]) for name in names)
 

@@ -141,8 +141,7 @@ class Rereading:
             same = row.responses is None or recorded == _described(ruled.verdict)
             return "" if same else ruled.detail
         # The models of a jury judge by formats of both families, and the row names one of them.
-        kind = row.format.removeprefix("checks-")
-        is_check = any(one.is_check for one in view.segments)
+        kind, is_check = row.format.removeprefix("checks-"), any(one.is_check for one in view.segments)
         environments = _environments(f"checks-{kind}" if is_check else kind, self.settings)
         readings = _readings(row, view, environments) if view.stop in _READ else []
         self.read += bool(readings)

@@ -108,7 +108,9 @@ def apart(source):
             if inside.isdisjoint({ast.Starred, ast.Yield}):
                 form = "({})" if caught else "_item(lambda: {})"
                 texts = [ast.unparse(one) for one in items]
-                texts = [one if "None" in one else f"({one}) or False" for one in texts]
+                # The last part of `rest and rest[0]` is a text, which alone is an error.
+                forms = ["bool({})" if isinstance(one, ast.BoolOp) else "({}) or False" for one in items]
+                texts = [one if "None" in one else way.format(one) for one, way in zip(texts, forms)]
                 items[:] = [ast.parse(form.format(one)).body[0].value for one in texts]
         return ast.unparse(tree)
     except (SyntaxError, ValueError, IndexError, RecursionError):

@@ -155,6 +155,7 @@ async def test_a_verdict_before_the_responses_is_not_read(
             "A 1 of 1\nB 0 of 1",
         ),
         ("def check(response):\n    return [{'hello': 1}.get(response)]", "A 1 of 1\nB 0 of 1"),
+        ("def check(response):\n    return ['l' in response and response.strip()]", "A 1 of 1\nB 0 of 1"),
     ],
 )
 async def test_counts_are_about_the_checks_that_are_known_for_all(
