@@ -251,7 +251,7 @@ class EvidenceTally:
         if credits := self.decided_credits:
             yield f"accuracy of decided rows {credits.mean}"
         if self.guesses:
-            counting = " (guesses count as ties)" * self.is_about_decided
+            counting = " (guesses count as ties)" if self.is_about_decided else ""
             yield f"accuracy of guesses {self.guesses.mean}{counting}"
 
     def warnings(self) -> Iterator[str]:

@@ -45,7 +45,7 @@ def program_evidence(trajectory: Trajectory) -> Evidence:
 
 
 def ended_well(call: Call) -> bool:
-    """Return True for a program that ran without error; the output of a check that has none is no error."""
+    """Return True for a program that ran without error; a check with an error in place of counts did not."""
     if not isinstance(call.outcome, Execution) or call.outcome.status is not Status.OK:
         return False
     return not (call.request.is_check and fault_of(call.outcome.stdout))
