@@ -544,7 +544,7 @@ def call_record(call: Call) -> JsonObject:
 
 
 def failed(call: Call) -> bool:
-    """Return True for a program that ran and did not exit with code 0; a refused one did not run."""
+    """Return True for a program that ran and did not end well; a refused one did not run."""
     ran = isinstance(call.outcome, Execution) and call.outcome.status is not Status.SANDBOX_FAILED
     return ran and not ended_well(call)
 

@@ -81,7 +81,7 @@ def open_method(name: str, *, group_size: int = 4, seed: int = 0) -> Method:
 class Pointwise:
     """Selects the highest score; among equal scores the majority of their answers (TIR-Judge, Appendix E).
 
-    A candidate without a score loses to all others; if none has a score, all are equal.
+    A candidate without a score loses to all others. Equal scores of all candidates, or none, decide nothing.
     """
 
     async def select(self, question: CandidateSet, grade: Grade, referee: Referee) -> Selection:
@@ -89,7 +89,7 @@ class Pointwise:
         scores = await all_or_none(referee.score(index) for index in range(count))
         given = [score for score in scores if score is not None]
         top = [index for index in range(count) if not given or scores[index] == max(given)]
-        undecided = count if 1 < len(top) == count else count - len(given)
+        undecided = count if len(top) == count > 1 else count - len(given)
         return Selection(majority(top, grade.answers), count, undecided)
 
 

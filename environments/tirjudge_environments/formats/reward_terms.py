@@ -171,8 +171,8 @@ def tools_in_order(trajectory: Trajectory) -> bool:
 
     The first error of a check, which may be repaired, costs nothing.
     """
-    failed = [one for one in trajectory.calls if not ended_well(one)]
-    forgiven = all(one.request.repairable and isinstance(one.outcome, Execution) for one in failed)
+    faulty = [one for one in trajectory.calls if not ended_well(one)]
+    forgiven = all(one.request.repairable and isinstance(one.outcome, Execution) for one in faulty)
     return forgiven and len(trajectory.calls) <= MAX_CALLS
 
 

@@ -108,7 +108,7 @@ def apart(source):
             if inside.isdisjoint({ast.Starred, ast.Yield}):
                 form = "({})" if caught else "_item(lambda: {})"
                 texts = [ast.unparse(one) for one in items]
-                # The last part of `rest and rest[0]` is a text, which alone is an error.
+                # `rest and rest[0]` is a condition, although its value is a text, which alone is an error.
                 forms = ["bool({})" if isinstance(one, ast.BoolOp) else "({}) or False" for one in items]
                 texts = [one if "None" in one else way.format(one) for one, way in zip(texts, forms)]
                 items[:] = [ast.parse(form.format(one)).body[0].value for one in texts]
@@ -119,12 +119,12 @@ def apart(source):
 
 def found(text):
     """Return the results for a response and the first error; without results, None and the error."""
-    # A string of its own, so that an error names the line that the judge wrote.
-    # What the function prints is no result. The key must be the same whenever this program starts again.
+    # The results follow a key, so that nothing the function prints is taken for them. This program is started
+    # again after each isolated program, and must then ask for the same key.
     key = hashlib.sha256(ascii([CHECK, text]).encode()).hexdigest()
-    # Twice the time of a program that the function itself runs, so that the function outlives it.
+    # A string of its own, so that an error names the line that the judge wrote.
     source = f"{BEFORE}_run({APART!r})\n{AFTER.replace('KEY', key)}"
-    outcome = isolated.run(source, bindings={"response": text}, seconds=4)
+    outcome = isolated.run(source, bindings={"response": text}, seconds=4)  # the code that it runs has 2
     if outcome.status == "ok":
         try:
             results, *faults = json.loads(outcome.stdout.split(key)[1])

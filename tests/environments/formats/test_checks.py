@@ -417,7 +417,7 @@ async def test_no_check_runs_after_the_responses_were_shown(make_task: Make, san
 
 @pytest.mark.parametrize(
     "runs",
-    ["exec(response, space)", "space['add'] = eval(response[:0] + 'add')", "compile(response, '', 'exec')"],
+    ["exec(response, space)", "eval(response)", "compile(response, '', 'exec')"],
 )
 async def test_code_of_a_response_runs_in_another_program(
     make_task: Make, sandbox: Sandbox, runs: str
@@ -439,12 +439,6 @@ async def test_code_of_a_response_runs_in_another_program(
     assert decided(trajectory) is True
 
 
-async def test_the_error_is_no_warning(make_task: Make, sandbox: Sandbox) -> None:
-    check = fenced("async def check(response):\n    return [True]")
-    _, shown = await judged(sandbox, make_task("x", "y"), check, check, "-")
-    assert "error: TypeError: check returned coroutine, and not a list\n" in shown[0]
-
-
 async def test_code_that_hangs_keeps_its_response_in_the_count(make_task: Make, sandbox: Sandbox) -> None:
     check = "import isolated\ndef check(response):\n    return [isolated.run(response).status == 'ok', True]"
     trajectory, shown = await judged(sandbox, make_task("print(1)", "while True: pass"), fenced(check))
@@ -452,10 +446,25 @@ async def test_code_that_hangs_keeps_its_response_in_the_count(make_task: Make, 
     assert decided(trajectory) is True
 
 
-async def test_what_a_function_prints_is_no_result(make_task: Make, sandbox: Sandbox) -> None:
-    check = fenced("import os\ndef check(response):\n    print('[[true]]', flush=True)\n    os._exit(0)")
+@pytest.mark.parametrize(
+    ("function", "error"),
+    [
+        (
+            "async def check(response):\n    return [True]",
+            "TypeError: check returned coroutine, and not a list",
+        ),
+        (
+            "import os\ndef check(response):\n    print('[[true]]', flush=True)\n    os._exit(0)",
+            "check ended the program",
+        ),
+    ],
+)
+async def test_the_error_is_no_warning_and_what_a_function_prints_no_result(
+    make_task: Make, sandbox: Sandbox, function: str, error: str
+) -> None:
+    check = fenced(function)
     trajectory, shown = await judged(sandbox, make_task("x = 1", "x = 2"), check, check, "-")
-    assert "error: check ended the program\n" in shown[0]
+    assert f"error: {error}\n" in shown[0]
     assert not decided(trajectory)
 
 

@@ -16,24 +16,6 @@ from tirjudge_training.corpora.composition import distinct
 from tirjudge_training.corpora.sources.code_and_constraints import FUNCTIONS, Tulu3, TuluRow
 
 FIVE_WORDS = "one two three four five"
-
-
-def test_the_columns_of_a_source_are_those_of_its_type_unless_it_sets_them() -> None:
-    class Named:
-        pass
-
-    class Typed(Named, Source[TuluRow]):
-        pass
-
-    class Set(Source[TuluRow]):
-        row = SourceItem  # type: ignore[assignment]
-
-    class Derived(Set):
-        pass
-
-    assert [one.row for one in (Typed, Set, Derived)] == [TuluRow, SourceItem, SourceItem]
-
-
 CASES: dict[str, tuple[dict[str, Any], str, str]] = {
     "verify_keywords": ({"keyword_list": ["sea", "sky"]}, "the sea, the sky", "the sea"),
     "verify_keyword_frequency": ({"word": "sea", "N": 2}, "sea and sea", "sea sea sea"),
@@ -106,3 +88,19 @@ def test_an_answer_that_is_good_and_bad_is_not_a_bad_one() -> None:
     assert distinct(replace(question, bad=("Hi!",))) == Skipped("the same answer is good and bad")
     for other in (replace(question, bad=("Bye!",)), Skipped("toxic")):
         assert distinct(other) is other
+
+
+def test_the_columns_of_a_source_are_those_of_its_type_unless_it_sets_them() -> None:
+    class Named:
+        pass
+
+    class Typed(Named, Source[TuluRow]):
+        pass
+
+    class Set(Source[TuluRow]):
+        row = SourceItem  # type: ignore[assignment]
+
+    class Derived(Set):
+        pass
+
+    assert [one.row for one in (Typed, Set, Derived)] == [TuluRow, SourceItem, SourceItem]
