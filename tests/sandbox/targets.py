@@ -129,7 +129,9 @@ def local(placement: str, prepare: Program | None = None) -> LocalSandbox:
     return LocalSandbox(capacity=1, preload=(), placement=placement, prepare=prepare)
 
 
-ROOT, NOBODY = 0, 65534
+ROOT = 0
+ORDINARY = 60_000 + os.getpid() % 5_000
+"""A user of this test process alone, since the kernel counts the threads of all processes of a user."""
 
 PLACEMENTS: dict[str, Callable[..., Sandbox]] = {
     name: partial(local, name) for name in candidate_placements()
@@ -138,9 +140,9 @@ PLACEMENTS: dict[str, Callable[..., Sandbox]] = {
 if os.geteuid() == ROOT:
     # These need another user, or an interpreter that another user may read.
     PLACEMENTS |= {
-        "userns": partial(Elsewhere, NOBODY, "userns"),
+        "userns": partial(Elsewhere, ORDINARY, "userns"),
         "own-uid": partial(Elsewhere, ROOT, "own-uid"),
-        "plain": partial(Elsewhere, NOBODY, "plain"),
+        "plain": partial(Elsewhere, ORDINARY, "plain"),
     }
 PLACEMENTS["docker"] = partial(DockerSandbox, capacity=1, preload=())
 MARKS = {"docker": (pytest.mark.docker, pytest.mark.slow)}

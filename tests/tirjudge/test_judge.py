@@ -151,6 +151,7 @@ def test_an_interrupt_while_waiting_frees_the_model() -> None:
 
     class Endless(ScriptedGenerator):
         async def generate(self, context: Context, sampling: Sampling) -> Completion:
+            await asyncio.sleep(0.5)  # The caller waits by then.
             os.kill(os.getpid(), signal.SIGINT)
             try:
                 await asyncio.sleep(600)

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.sandbox.targets import ORDINARY, ROOT
 from tirjudge_sandbox import Program, SandboxUnavailable, open_sandbox
 from tirjudge_sandbox.containers import client
 from tirjudge_sandbox.local import LocalSandbox
@@ -20,7 +21,6 @@ from tirjudge_sandbox.workers.host import candidate_placements
 from tirjudge_sandbox.workers.worker import WorkerFailed, receive_report
 
 HERE = Path(__file__).parents[1]
-ROOT, NOBODY = 0, 65534
 
 
 def python_as(user: int, *arguments: str, refused: str = "", code: int = 0) -> list[str]:
@@ -100,7 +100,7 @@ def secret():
         path = Path(folder, "secret")
         path.write_text("secret")
         # The same user may do this outside of the sandbox, but their program must not.
-        os.chown(path, NOBODY, NOBODY) if os.geteuid() == 0 else None
+        os.chown(path, ORDINARY, ORDINARY) if os.geteuid() == 0 else None
         yield path
         assert path.read_text() == "secret"
         assert os.listdir(folder) == ["secret"]
@@ -116,7 +116,7 @@ def test_root_needs_no_user_namespace():
 
 
 def test_other_users_get_a_user_namespace():
-    assert opened(NOBODY) == ["userns", ""]
+    assert opened(ORDINARY) == ["userns", ""]
 
 
 @pytest.mark.parametrize(
@@ -124,8 +124,9 @@ def test_other_users_get_a_user_namespace():
     [
         pytest.param(ROOT, "own-uid", marks=root_only),
         pytest.param(ROOT, "plain", marks=root_only),
-        (NOBODY, "plain"),
+        (ORDINARY, "plain"),
     ],
+    ids=("root-own-uid", "root-plain", "ordinary-plain"),
 )
 def test_without_namespaces_all_four_properties_hold_by_other_means(user, placement, secret):
     cases = attacks(str(secret), threads=(user, placement) != (ROOT, "plain"))
@@ -171,11 +172,11 @@ def test_root_without_namespaces_takes_a_separate_uid():
 
 
 def test_other_users_without_namespaces_keep_their_uid():
-    assert opened(NOBODY, refused="unshare") == ["plain", ""]
+    assert opened(ORDINARY, refused="unshare") == ["plain", ""]
 
 
 def test_without_landlock_and_namespaces_it_refuses_with_the_reason():
-    (line,) = opened(NOBODY, refused="unshare,landlock")
+    (line,) = opened(ORDINARY, refused="unshare,landlock")
     assert "userns: unshare: Operation not permitted" in line
     assert "plain: no host_files_hidden" in line
     assert "enable Landlock" in line
@@ -184,14 +185,14 @@ def test_without_landlock_and_namespaces_it_refuses_with_the_reason():
 
 
 def test_a_step_that_fails_where_the_standard_library_is_gone_is_named():
-    (line,) = opened(NOBODY, refused="mount_setattr", placement="userns")
+    (line,) = opened(ORDINARY, refused="mount_setattr", placement="userns")
     assert "userns: mount_setattr: Operation not permitted" in line
 
 
 def test_weak_isolation_needs_permission_and_is_reported(secret):
     programs = (f"print(open({str(secret)!r}).read())", "import os; os.fork()")
     placement, notes, read, fork = opened(
-        NOBODY, *programs, refused="unshare,landlock", allow_weak_isolation=True
+        ORDINARY, *programs, refused="unshare,landlock", allow_weak_isolation=True
     )
     assert placement == "plain host_files_hidden"
     assert notes == "host_files_hidden: files of the host can be opened"
@@ -244,7 +245,7 @@ DOCTOR = "from tirjudge.cli import main; main()", "sandbox", "doctor"
 
 
 def test_the_doctor_tries_every_placement():
-    lines = python_as(NOBODY, "-c", *DOCTOR, refused="unshare")
+    lines = python_as(ORDINARY, "-c", *DOCTOR, refused="unshare")
     found = {tuple(line.split()[:2]): line.split()[2:] for line in lines if line.startswith("local  ")}
     assert found == {
         ("local", "root"): ["-"] * 4,
@@ -261,7 +262,7 @@ def test_the_doctor_tries_every_placement():
 
 @pytest.mark.slow
 def test_the_doctor_suggests_remedies():
-    lines = python_as(NOBODY, "-c", *DOCTOR, refused="unshare,landlock", code=1)
+    lines = python_as(ORDINARY, "-c", *DOCTOR, refused="unshare,landlock", code=1)
     assert any(line.split() == ["local", "plain", "NO", "yes", "yes", "yes"] for line in lines)
     advice = lines[lines.index("The local sandbox refuses to run programs here. Remedies:") + 1 :]
     assert advice[0].startswith("- enable Landlock")
@@ -272,4 +273,4 @@ def test_the_doctor_suggests_remedies():
 @root_only
 def test_all_limits_hold_in_an_unprivileged_user_namespace():
     tests = str(HERE / "guest" / "test_limits.py")
-    python_as(NOBODY, "-m", "pytest", "-p", "no:cacheprovider", "-q", "-m", "not docker", tests)
+    python_as(ORDINARY, "-m", "pytest", "-p", "no:cacheprovider", "-q", "-m", "not docker", tests)
