@@ -69,16 +69,13 @@ def corrected(labelled: Sequence[CalibratedRow], others: Sequence[CalibratedRow]
         people, judged, unseen = (np.array(list(map(value, column))) for column in (gold, said, rest))
         return prediction_powered(name, people, judged, unseen, clusters)
 
-    pairs = [mean("win rate of A", _win)] if {*classes} <= {0, 1, TIE} else []
+    wins = {0: 1.0, 1: 0.0}
+    pairs = [mean("win rate of A", lambda kind: wins.get(kind, 0.5))] if {*classes} <= {0, 1, TIE} else []
     return pairs + [mean(f"share of {class_name(kind)}", partial(_is, kind)) for kind in classes]
 
 
 def _is(kind: int, other: int) -> float:
     return float(kind == other)
-
-
-def _win(kind: int) -> float:
-    return {0: 1.0, 1: 0.0}.get(kind, 0.5)
 
 
 def prediction_powered(

@@ -24,6 +24,7 @@ from tirjudge_environments.files.folder import NO_FILES, shown_path
 from tirjudge_environments.files.listing import ListedFile, folder_heading, listed_files
 from tirjudge_environments.messages import is_transcript, response_text, transcript_parts
 from tirjudge_environments.orders import letter, letters
+from tirjudge_environments.programs.check_harness import fault_of
 
 _LONGEST_LINE = 160
 _SHORT_OUTPUT = 44
@@ -104,7 +105,7 @@ def deciding_lines(row: ResultRow) -> tuple[str, str]:
     checks = [line.removeprefix("return ") for line in code if line.startswith("return ")]
     check = printable((checks or code or [""])[-1], _LONGEST_LINE)
     if program.status != "ok":
-        last = _last_line(program.stderr or program.reason)
+        last = ((program.stderr or program.reason).strip().splitlines() or [""])[-1]
         return printable(f"{program.status}: {last}", _LONGEST_LINE), check
     lines = [line.strip() for line in program.stdout.splitlines() if line.strip()]
     said: dict[str, list[str]] = {}
@@ -143,10 +144,6 @@ def _letters_note(order: Sequence[int]) -> str:
 def _is_given(order: Sequence[int]) -> bool:
     """Return True if a view's letters are those of the row."""
     return list(order) == list(range(len(order)))
-
-
-def _last_line(text: str) -> str:
-    return (text.strip().splitlines() or [""])[-1]
 
 
 def checker_of(view: Dialogue, criteria: Sequence[JudgedCriterion]) -> str:
@@ -318,8 +315,14 @@ def view_passages(view: RecordedView) -> Iterator[tuple[RecordedPassage, str, st
 
 def program_heading(program: RecordedPassage, number: int) -> str:
     what = f"call {number} of {printable(program.tool)}" if program.tool else f"program {number}"
-    heading = f"{what}: {printable(program.status)}"
+    heading = f"{what}: {printable(program_end(program))}"
     return f"{heading}, exit code {program.exit_code}" if program.exit_code else heading
+
+
+def program_end(program: RecordedPassage) -> str:
+    """Return the status of a program, or `error` for a check with an error in place of its counts."""
+    is_faulty = program.is_check and program.status == "ok" and fault_of(program.stdout)
+    return "error" if is_faulty else program.status
 
 
 def variable_notes(program: RecordedPassage) -> Iterator[str]:

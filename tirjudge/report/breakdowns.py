@@ -15,6 +15,7 @@ from tirjudge.evaluation.protocols.behaviour import POSITION
 from tirjudge.evaluation.scoring import own_order, reversed_order, score
 from tirjudge.generation.spending import Price
 from tirjudge.records.result_row import ResultRow
+from tirjudge.records.text import program_end
 from tirjudge.statistics.clusters import prompt_cluster
 from tirjudge.statistics.estimators import Credits
 from tirjudge_environments import Usage
@@ -75,7 +76,7 @@ class RowFacts:
             seconds=row.seconds,
             label=row.label,
             scores=tuple(row.scores or ()),
-            statuses=tuple(program.status for program in programs),
+            statuses=tuple(map(program_end, programs)),
             criteria=tuple((one.text, tuple(one.satisfied)) for one in row.criteria if one.text),
         )
 

@@ -23,6 +23,7 @@ from tirjudge.records.text import (
     jury_text,
     listed_folder,
     outcome_text,
+    program_end,
     program_outputs,
     prompt_parts,
     rating_text,
@@ -284,6 +285,6 @@ def _view_record(heading: str, view: RecordedView) -> dict[str, Any]:
 
 
 def _part(passage: RecordedPassage, heading: str) -> dict[str, Any]:
-    failed = passage.kind == "program" and passage.status != "ok"
+    failed = passage.kind == "program" and program_end(passage) != "ok"
     kind = "hidden-thinking" if passage.hidden else "failed" if failed else passage.kind
     return {"kind": kind, "heading": heading, "text": passage.text}

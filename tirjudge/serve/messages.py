@@ -221,14 +221,11 @@ class MemberAnswer(Message):
     """The rewards of the whole group, in the order in which its members arrived."""
 
 
-def _count(body: Any) -> str:
-    return "many" if isinstance(body, list) else "one"
-
-
 Several = Annotated[list[JudgeRequest], Field(min_length=1, max_length=MOST_QUESTIONS)]
 
 Questions = Annotated[
-    Annotated[JudgeRequest, Tag("one")] | Annotated[Several, Tag("many")], Discriminator(_count)
+    Annotated[JudgeRequest, Tag("one")] | Annotated[Several, Tag("many")],
+    Discriminator(lambda body: "many" if isinstance(body, list) else "one"),
 ]
 """One question, or a list of questions."""
 

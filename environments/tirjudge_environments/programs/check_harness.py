@@ -61,9 +61,10 @@ _found = check(_response)
 if not isinstance(_found, (list, tuple)):
     raise TypeError(f"check returned {type(_found).__name__}, and not a list")
 for _one in _found:
-    _inner = map(type, _one) if isinstance(_one, (list, set)) else ()
     _later = callable(_one) or hasattr(_one, "send") or hasattr(_one, "__next__")
-    if isinstance(_one, (tuple, dict, str)) or bool in _inner or _later:
+    _inner = () if _later or not hasattr(_one, "__iter__") else (type(part).__name__ for part in _one)
+    # numpy's truth values are of the type `bool_` or `bool`.
+    if _later or isinstance(_one, (tuple, dict, str, bytes)) or not {"bool", "bool_"}.isdisjoint(_inner):
         raise TypeError(f"check returned a list with a {type(_one).__name__}, not True or False")
 print("\\nKEY" + _json.dumps([[None if one is None else bool(one) for one in _found], *_faults[:1]]))
 """

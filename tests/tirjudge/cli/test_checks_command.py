@@ -143,6 +143,8 @@ def test_a_check_that_prints_no_counts_failed(tmp_path: Path, endpoint: Endpoint
     assert (row["programs"], row["programs_failed"], row["decided"]) == (2, 2, False)
     scored = invoke("score", "rows.verdicts.jsonl", "--protocol", "errors", folder=tmp_path).stdout
     assert re.search(r"^syntax errors +100.00 %", scored, re.MULTILINE), scored
+    shown = invoke("show", "rows.verdicts.jsonl", "p0", folder=tmp_path).stdout
+    assert "program 1: error" in shown, shown
 
 
 def test_no_texts_leaves_the_responses_out_of_outputs(tmp_path: Path, endpoint: EndpointServer) -> None:
