@@ -11,6 +11,7 @@ from tirjudge_environments.base import OUTPUT_PLACE, Environment, LateText, Tool
 from tirjudge_environments.boundary import is_exposed, marks_of, replaced_marks, shown_later, shown_prompt
 from tirjudge_environments.messages import response_data
 from tirjudge_environments.programs.check_harness import completed
+from tirjudge_environments.programs.evidence import ended_well
 from tirjudge_environments.quoting import with_look_alikes, without_look_alikes
 from tirjudge_environments.tokenization import Encoder
 from tirjudge_environments.tools.base import Tool, called
@@ -366,7 +367,7 @@ class JudgeSession:
         for bindings in request.exchanged if outcome.status is Status.OK else ():
             # With the same seed, so that only the exchange can change the output.
             exchanged = await self._run(request, bindings, seed)
-            if exchanged.status is Status.OK and exchanged.stdout != outcome.stdout:
+            if ended_well(Call(request, exchanged)) and exchanged.stdout != outcome.stdout:
                 break
         return Call(request, outcome, seed, exchanged)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any, ClassVar, Literal, Self
 
@@ -79,12 +79,10 @@ class TirPointwise(TirFormat):
     def exchanged(self, task: JudgeTask, view: View) -> tuple[dict[str, Any], ...]:
         if self.evidence == "off":
             return ()
-        alone, shown = replace(view, order=(0,)), view.order[0]
-        responses = _other_responses(task.candidates, shown)
-        folders = _other_folders(task.files, shown)
+        alone = replace(view, order=(0,))
         return tuple(
             self._bindings(replace(task, candidates=(other,), files=files), alone)
-            for other, files in zip(responses, folders, strict=True)
+            for other, files in _others(task, view.order[0])
         )
 
     def scored(self, episode: Episode) -> Sequence[Scored | Unscored]:
@@ -92,18 +90,14 @@ class TirPointwise(TirFormat):
         return scored_apart(episode, [self.replay(episode.task, one) for one in episode.trajectories])
 
 
-def _other_responses(candidates: Sequence[Response], shown: int) -> tuple[Response, Response]:
-    """Return the responses for running the program on candidate `shown` again.
+def _others(task: JudgeTask, shown: int) -> Iterator[tuple[Response, tuple[Folder, ...]]]:
+    """Yield the responses, with their files, on which the program of candidate `shown` runs again.
 
-    The first is empty; the second is the next candidate or, without any, an everyday text.
+    The first is empty; the others are the other candidates or, without any, an everyday text.
     """
-    others = (*candidates[shown + 1 :], *candidates[:shown], _ANOTHER)
-    return "", others[0]
-
-
-def _other_folders(folders: Sequence[Folder], shown: int) -> tuple[tuple[Folder, ...], tuple[Folder, ...]]:
-    """Return the files that go with `_other_responses`: no files, and those of the next candidate."""
-    if not folders:
-        return (), ()
-    others = (*folders[shown + 1 :], *folders[:shown], Folder())
-    return (Folder(),), (others[0],)
+    nothing = (Folder(),) if task.files else ()
+    rest = (*range(shown + 1, len(task.candidates)), *range(shown))
+    yield "", nothing
+    yield from ((task.candidates[index], task.files[index : index + 1]) for index in rest)
+    if not rest:
+        yield _ANOTHER, nothing

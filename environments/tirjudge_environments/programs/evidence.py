@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 
 from tirjudge_environments.orders import letters
-from tirjudge_environments.programs.check_harness import fault_of
+from tirjudge_environments.programs.check_harness import ERROR, fault_of
 from tirjudge_environments.types import Call, Evidence, Refused, Trajectory
 from tirjudge_sandbox import Execution, Status
 
@@ -21,9 +21,14 @@ _LOWEST, _HIGHEST = 1.0, 10.0
 
 
 def decisive(trajectory: Trajectory) -> Call | None:
-    """Return the last program that ended well; None if there is no such program."""
-    calls = reversed(trajectory.calls)
-    return next((call for call in calls if ended_well(call) and not call.request.tool), None)
+    """Return the last program that ended well; None if there is no such program.
+
+    A check with an error was corrected: its counts, of the other checks, decide nothing.
+    """
+    calls = [call for call in reversed(trajectory.calls) if not call.request.tool]
+    found = next(filter(ended_well, calls), None)
+    is_partial = found and found.request.is_check and (_printed(found.outcome) or "").startswith(ERROR)
+    return None if is_partial and found is not calls[0] else found
 
 
 def evidence_of(trajectory: Trajectory) -> Evidence:
@@ -143,8 +148,9 @@ def decided(trajectory: Trajectory) -> bool | None:
         return said and agrees(first.stdout, verdict.scores[order[0]])
     found, exchanged = favourite(first.stdout, len(order)), favourite(again.stdout, len(order))
     # A letter that a program prints may be a whole response, the answer to a question with choices.
-    texts = map(str, call.request.bindings.get("responses", ()))
-    if found is None or exchanged is None or first.stdout.strip().split("\n")[-1] in map(str.strip, texts):
+    texts = {str(text).strip() for text in call.request.bindings.get("responses", ())}
+    is_text = first.stdout.strip().split("\n")[-1] in texts.intersection(letters(len(order)))
+    if found is None or exchanged is None or is_text:
         return False
     # In the second run each place has the response that was shown after it.
     return verdict.choice == order[found] == order[(exchanged + 1) % len(order)]

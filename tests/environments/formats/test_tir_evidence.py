@@ -267,8 +267,9 @@ async def test_a_response_that_is_a_letter_names_no_other_response(make_task, sa
             trajectory = await dialogue(environment, task, sandbox, turns(program, verdict=letter))
             assert decided(trajectory) is False
     counts = "print('A', int(response_a == '1'), 'of 1')\nprint('B', int(response_b == '1'), 'of 1')"
-    trajectory = await dialogue(environment, make_task("1", "2"), sandbox, turns(counts, verdict="A"))
-    assert decided(trajectory) is True
+    for rest in ("2", "B 0 of 1"):
+        trajectory = await dialogue(environment, make_task("1", rest), sandbox, turns(counts, verdict="A"))
+        assert decided(trajectory) is True
 
 
 async def test_lists_are_decided_in_the_order_shown(make_task, sandbox) -> None:
@@ -320,6 +321,16 @@ async def test_a_single_response_is_decided_if_the_output_depends_on_it_and_says
     texts = [f"```python\n{program}\n```\n", f"<score>{score}</score>"]
     assert decided(await dialogue(environment, task, sandbox, texts)) is expected
     assert decided(await dialogue(TirPointwise(), task, sandbox, texts)) is None
+
+
+@pytest.mark.parametrize("texts", [("yes", "yes", "no"), ("yes", "no", "yes")])
+async def test_any_other_candidate_may_show_that_a_program_depends_on_its_response(
+    make_task, sandbox, texts
+) -> None:
+    program = "```python\nprint('fail' if response == 'no' else 'pass')\n```\n"
+    environment = TirPointwise(evidence="recorded")
+    shown = await dialogue(environment, make_task(*texts), sandbox, [program, "<score>10</score>"])
+    assert decided(shown) is True
 
 
 async def test_a_response_that_is_printed_is_no_evidence_for_itself(make_task, sandbox) -> None:
