@@ -35,6 +35,7 @@ from tirjudge_environments.types import (
     Continue,
     Finish,
     JudgeTask,
+    Malformed,
     Message,
     Prompt,
     Reading,
@@ -116,6 +117,8 @@ class ChecksFormat(TirFormat):
         if completion.outputs and not repairs:
             if not isinstance(reading, RunCode):
                 return reading
+            if completion.outputs[-1].removeprefix("```output\n").startswith(_TOO_LATE):
+                return Malformed("code again in place of the verdict")
             return replace(reading, fault=reading.fault or _TOO_LATE)
         if isinstance(reading, Continue) and completion.finish is Finish.STOP:
             return reading

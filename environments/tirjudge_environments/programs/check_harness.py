@@ -52,6 +52,7 @@ def _refused(*given):
     _os._exit(1)  # no except or finally goes on from here
 
 _run, exec, eval, compile = exec, _refused, _refused, _refused
+_none_kept = []
 """
 AFTER = """
 import json as _json
@@ -66,7 +67,8 @@ for _one in _found:
     # numpy's truth values are of the type `bool_` or `bool`.
     if _later or isinstance(_one, (tuple, dict, str, bytes)) or not {"bool", "bool_"}.isdisjoint(_inner):
         raise TypeError(f"check returned a list with a {type(_one).__name__}, not True or False")
-print("\\nKEY" + _json.dumps([[None if one is None else bool(one) for one in _found], *_faults[:1]]))
+_kept = [None if one is None else bool(one) for one in _found]
+print("\\nKEY" + _json.dumps([_found is not _none_kept and _kept, *_faults[:1]]))
 """
 
 
@@ -74,13 +76,20 @@ def gives_up(value):
     return value and re.fullmatch(r"False|\[(False(, )?)*\]", ast.unparse(value))
 
 
+def writes_none(item):
+    parts = [*ast.walk(item)]
+    compared = {part for one in parts if isinstance(one, ast.Compare) for part in ast.walk(one)}
+    return any(isinstance(one, ast.Constant) and one.value is None for one in parts if one not in compared)
+
+
 def apart(source):
     """Return the source with each item of a returned list evaluated apart, so that it fails alone.
 
     The items are those of a list that is returned, or of the list with the returned name, or appended to it.
-    Returning `False` or `[]` instead breaks each of the listed checks. An item that comes out as None, as
-    from `and`, `get` or a regular expression, is False, unless the item itself writes None. Expressions,
-    assertions and conditions outside of functions, such as the call of an example, do not run.
+    Returning `False` or `[]` instead breaks each of the checks, as many as are listed or as another response
+    has. An item that comes out as None, as from `and`, `get` or a regular expression, is False, unless the
+    item itself writes None. Expressions, assertions and conditions outside of functions, such as the call of
+    an example, do not run.
     """
     try:
         tree = ast.parse(source)
@@ -95,15 +104,16 @@ def apart(source):
         assigned = [one for one in assigned if ast.unparse(one.targets[0]) in called]
         lists = [one.value for one in (*returned, *assigned) if isinstance(one.value, ast.List)]
         holders = [one.elts for one in lists if not gives_up(one)]
-        most = max(map(len, holders), default=0)
-        for one in returned:
-            if most and gives_up(one.value):
-                one.value = ast.parse(str([False] * most)).body[0].value
         calls = [one for one in body if isinstance(one, ast.Call) and len(one.args) == 1]
         tries = [part for one in body if isinstance(one, ast.Try) for part in one.body]
         handled = {part for one in tries for part in ast.walk(one)}
         appends = {f"{name}.append" for name in called}
-        for items in (*holders, *(one.args for one in calls if ast.unparse(one.func) in appends)):
+        added = [one.args for one in calls if ast.unparse(one.func) in appends]
+        broken = [one for one in returned if gives_up(one.value)]
+        most = 0 if added else max(map(len, holders), default=0)
+        for one in broken if most or len(broken) < len(returned) else ():
+            one.value = ast.parse(str([False] * most) if most else "_none_kept").body[0].value
+        for items in (*holders, *added):
             inside = {type(part) for one in items for part in ast.walk(one)}
             caught = ast.NamedExpr in inside or not handled.isdisjoint(items)
             if inside.isdisjoint({ast.Starred, ast.Yield}):
@@ -111,8 +121,9 @@ def apart(source):
                 texts = [ast.unparse(one) for one in items]
                 # `rest and rest[0]` is a condition, although its value is a text, which alone is an error.
                 forms = ["bool({})" if isinstance(one, ast.BoolOp) else "({}) or False" for one in items]
-                texts = [one if "None" in one else way.format(one) for one, way in zip(texts, forms)]
-                items[:] = [ast.parse(form.format(one)).body[0].value for one in texts]
+                forms = ["{}" if writes_none(one) else way for one, way in zip(items, forms)]
+                texts = [form.format(way.format(one)) for one, way in zip(texts, forms)]
+                items[:] = [ast.parse(one).body[0].value for one in texts]
         return ast.unparse(tree)
     except (SyntaxError, ValueError, IndexError, RecursionError):
         return source
@@ -131,7 +142,8 @@ def found(text):
             results, *faults = json.loads(outcome.stdout.split(key)[1])
         except (IndexError, RecursionError, TypeError, ValueError):
             results, faults = None, []
-        if isinstance(results, list) and all(one in (True, False, None) for one in results):
+        whole = isinstance(results, list) and all(one in (True, False, None) for one in results)
+        if whole or results is False:
             return results, str(*faults[:1])
         return None, "check ended the program"
     if outcome.status != "error":
@@ -140,7 +152,9 @@ def found(text):
 
 
 def known(quoted):
-    return quoted[0] if quoted[2] and (len(quoted[2]) < 12 or quoted[2] in CHECK) else "..."
+    word = quoted[2] or ""
+    # A few letters of another script are a sentence.
+    return quoted[0] if word and (word in CHECK or len(word) < 12 and word.isascii()) else "..."
 
 
 def spaced(text):
@@ -151,12 +165,13 @@ def spaced(text):
 def cut(fault):
     """Return an error up to where it repeats a response: three words, or one of 12 characters or more.
 
-    Words that stand in CHECK are the judge's own.
+    Or any word in another script, which may be a sentence. Words that stand in CHECK are the judge's own.
     """
     own, texts, kind = spaced(CHECK), list(map(spaced, shown)), re.match("[A-Za-z]{1,25}Error: |", fault)
-    parts = re.compile(r"(?<![^\W_])(?=([^\W_]{12,}|[^\W_]+(?:[\W_]+[^\W_]+){2}))")
+    word = r"[^\W_]{12,}|[^\W_]*[^\W_\x00-\x7f][^\W_]*"
+    parts = re.compile(rf"(?<![^\W_])(?=({word}|[^\W_]+(?:[\W_]+[^\W_]+){{2}}))")
     for found in parts.finditer(fault, kind.end()):
-        part = spaced(found[1])
+        part = spaced(found[1]).strip("" if found[1].isascii() else " ")
         if part not in own and any(part in text for text in texts):
             return f"{fault[:found.start()]}..."
     return fault
@@ -165,6 +180,8 @@ def cut(fault):
 APART = apart(CHECK)
 shown = globals().get("responses") or [response]
 lists, faults = zip(*map(found, shown))
+most = max((len(one) for one in lists if one), default=1)
+lists = [[False] * most if one is False else one for one in lists]
 fault = next(filter(None, faults), "")
 lengths = [len(one) for one in lists if one is not None]
 if len(set(lengths)) > 1 and len(lengths) == len(lists):
