@@ -50,7 +50,7 @@ class Abstention:
 
     def value(self, judged: Judgment) -> float | None:
         """Return the confidence of a judgment; None without a verdict or without this kind of confidence."""
-        return confidence_of(judged, self.confidence) if judged.best else None
+        return confidence_of(judged, self.confidence) if judged.best or judged.scores else None
 
     def is_reached(self, value: float | None) -> bool:
         """Return whether a confidence is high enough."""

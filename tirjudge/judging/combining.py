@@ -244,7 +244,7 @@ def _guessed(part: Judgment) -> Collection[int]:
     """Return the responses about which a judgment on a criterion is a guess."""
     if part.decided is not False or (not part.scores and not part.best):
         return ()
-    if not _alone(part):
+    if not _alone(part) or not comparable(spoken(part.trajectories)):
         return range(len(part.episode.task.candidates))
     guessed = {one.view.order[0] for one in spoken(part.trajectories) if program_decided(one) is False}
     return guessed or range(len(part.episode.task.candidates))

@@ -36,7 +36,8 @@ class JurorTally:
         """Count the verdict of the model in a row of a result file."""
         self.rows += 1
         answered = verdict["stop"] == "verdict" and not verdict.get("guess")
-        self.deciding += answered and verdict["verdict"] == row["verdict"]
+        name = "verdict" if row["verdict"] else "scores"
+        self.deciding += answered and verdict[name] == row[name]
         self.without += verdict["stop"] != "verdict"
         if verdict["correct"] is not None:
             self.credits.add(verdict["correct"], prompt_cluster(row.get("prompt")))

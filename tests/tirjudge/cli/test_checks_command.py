@@ -132,6 +132,21 @@ def test_a_jury_is_read_again_by_the_format_of_each_model(
     assert again.returncode == 0, again.stdout
 
 
+def test_a_single_response_that_a_check_decided_asks_no_other_model(
+    tmp_path: Path, endpoint: EndpointServer
+) -> None:
+    endpoint.script = lambda body: writes_checks(body) if body["model"] == "one" else chat("<score>3</score>")
+    write_rows(
+        tmp_path / "rows.jsonl", [{"id": text, "prompt": "Shout.", "responses": [text]} for text in TEXTS]
+    )
+    models = ("--base-url", endpoint.url, "--model", "one", "--model", "two", *FAST)
+    done = judge(tmp_path, "rows.jsonl", *models, "--escalate-below", "1", "--confidence", "evidence", code=0)
+    found = {row["id"]: (row["scores"], row["decided"]) for row in results(tmp_path / "rows.verdicts.jsonl")}
+    assert found == {"wait, No": ([1.0], True), "wait!": ([10.0], True)}
+    assert "two" not in {body["model"] for body in endpoint.bodies}
+    assert "one: has the verdict of 2 of 2 rows" in done.stdout
+
+
 def test_a_check_that_prints_no_counts_failed(tmp_path: Path, endpoint: EndpointServer) -> None:
     endpoint.script = lambda body: (
         chat("```python\ndef check(response):\n    return [1 +]\n```")

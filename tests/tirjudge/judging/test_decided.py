@@ -388,3 +388,10 @@ def test_scores_of_different_checks_decide_no_comparison(
     assert ended(self_consistency([judged, judged], tie_guesses=True))[1] is decided
     on_criterion = by_criteria(replace(PAIR, criteria=CRITERIA[:1]), [judged], tie_guesses=True)
     assert ended(on_criterion) == ended(judged)
+    # A third response, which a guess puts last, makes no comparison of the others.
+    three = replace(PAIR, candidates=("x", "y", "z"), criteria=CRITERIA[:1])
+    guess = replace(view((2,), None, decides=False), verdict=Verdict(scores={2: 1.0}))
+    guess = replace(guess, stop=StopReason.VERDICT)
+    views = (*judged.trajectories, guess)
+    with_guess = by_views("pointwise", Episode(three, 0, views), evidence=True, tie_guesses=True)
+    assert by_criteria(three, [with_guess], tie_guesses=True).decided is decided
