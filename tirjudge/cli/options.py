@@ -338,9 +338,14 @@ def read_config_file(model: type[BaseModel], file: Path) -> dict[str, Any]:
         # A required option may still come from the command line.
         given = options if isinstance(options, dict) else {"": options}
         missing = {name: "-" for name, field in model.model_fields.items() if field.is_required()}
-        model.model_validate({**missing, **given})
+        taken = model.model_validate({**missing, **given})
     except ValidationError as error:
         raise ValueError(f"{file}: {first_fault(error)}") from None
+    for name, value in given.items():
+        read = getattr(taken, name)
+        # Defaults that depend on an option are chosen before a text such as "2" is read as a number.
+        if isinstance(read, int | float) and isinstance(value, str | bool) and type(value) is not type(read):
+            raise ValueError(f"{file}: {name}: write {json.dumps(read)}, not {json.dumps(value)}")
     return options
 
 

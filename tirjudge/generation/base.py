@@ -57,7 +57,7 @@ class SamplingOptions(BaseModel):
 
     temperature: Annotated[
         float,
-        Field(ge=0.0),
+        Field(ge=0.0, allow_inf_nan=False),
         Option("Sampling", "--temperature", default="0, which is greedy; 1 for several samples"),
     ] = 0.0
     """0 is greedy; the higher, the more random."""

@@ -63,6 +63,7 @@ _ASKED = {*_OF_ENGINES, *_OF_ENDPOINTS}
 """Options by which a user chooses engine or endpoint."""
 _NOT_OF_CHECKS = ("format", "exact", "tools", "tool", "bindings", "prompts", "criteria_per_call")
 """Options that checks do not have, except with their default values."""
+_WORDS = dict.fromkeys(("true", "yes", "on"), True) | dict.fromkeys(("false", "no", "off"), False)
 OF_RUNS = ("abstain_below", "ask_for_verdict", "checkers", "audit", "max_disagreement")
 """Options of `tirjudge judge` alone: open verdicts, verdicts found by another question, and checkers."""
 
@@ -325,6 +326,13 @@ class JudgeOptions(EndpointOptions, SamplingOptions, SandboxOptions):
         names = {given.get("model") or "", *(given.get("jury") or ())}
         known = names <= {"", CODER.name, *shipped_models()}
         return {**given, "generator": "openvino"} if fast and known else given
+
+    @field_validator("options")
+    @classmethod
+    def _read_words(cls, given: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Read a word such as `False` as formats do: these options are looked at before one is opened."""
+        words = {name: str(given[name]).lower() for name in ("exact", "bindings") if name in given}
+        return {**given, **{name: _WORDS.get(word, given[name]) for name, word in words.items()}}
 
     @model_validator(mode="before")
     @classmethod

@@ -77,6 +77,7 @@ def _places(row: dict[str, Any], count: int) -> list[int]:
             None,
             ["AB"],
         ),
+        (["", FULL], {"options": {"exact": "False"}, "format": "tir-pairwise"}, "B", True, ["empty"]),
     ],
 )
 def test_an_empty_answer_loses(
