@@ -204,12 +204,9 @@ class NthParagraphFirstWord(Instruction):
         if filled != self.num_paragraphs or self.nth_paragraph > filled:
             return False
         words = paragraphs[self.nth_paragraph - 1].split(maxsplit=1)
-        return bool(words) and _bare(words[0]) == self.first_word.lower()
-
-
-def _bare(word: str) -> str:
-    """Return the word in lower case without leading quotes and without anything from the first mark on."""
-    return _ENDS_A_WORD.split(word.lstrip("'").lstrip('"'), maxsplit=1)[0].lower()
+        # Without leading quotes, and without anything from the first mark on.
+        first = _ENDS_A_WORD.split(words[0].lstrip("'").lstrip('"'), maxsplit=1)[0] if words else ""
+        return bool(words) and first.lower() == self.first_word.lower()
 
 
 _ANSWERS = ("My answer is yes.", "My answer is no.", "My answer is maybe.")

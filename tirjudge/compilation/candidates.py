@@ -12,7 +12,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from tirjudge.compilation.examples import RuledRow, is_for_choosing
-from tirjudge.records.result_row import RecordedPassage
 from tirjudge_environments.checkers.file import fault_of_source
 from tirjudge_environments.checkers.rules import RulePattern, escaped, number_of
 
@@ -45,17 +44,12 @@ def recorded_candidates(rows: Iterable[RuledRow], seed: int) -> Iterator[Candida
         author = f"program of {row.record.model}" if row.record.model else "recorded program"
         for view in row.record.views:
             numbers = range(len(row.criteria)) if view.criterion is None else (view.criterion,)
-            for source in _sources(view.segments):
+            ran = [one for one in view.segments if one.kind == "program" and not one.tool]
+            for source in (part for one in ran if one.status == "ok" for part in split_program(one.text)):
                 for number in numbers:
                     checked = number < len(recorded) and recorded[number].checker
                     if number < len(row.criteria) and not checked:
                         yield generalised(row.criteria[number].text, source, author[:200])
-
-
-def _sources(passages: Sequence[RecordedPassage]) -> Iterator[str]:
-    for one in passages:
-        if one.kind == "program" and not one.tool and one.status == "ok":
-            yield from split_program(one.text)
 
 
 def split_program(text: str) -> list[str]:

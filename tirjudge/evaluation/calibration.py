@@ -219,7 +219,9 @@ def base_rates(rows: Sequence[CalibratedRow], annotators: Sequence[str]) -> list
     found = []
     for name, classes in _raters(rows, annotators).items():
         given = [one for one in classes if one is not None]
-        shares = {class_name(one): given.count(one) / len(given) for one in sorted(set(given), key=_place)}
+        # The candidates come first, then a tie, then a missing verdict.
+        found_classes = sorted(set(given), key=lambda one: (one < 0, abs(one)))
+        shares = {class_name(one): given.count(one) / len(given) for one in found_classes}
         found.append(BaseRates(name, len(given), shares))
     return found
 
@@ -229,11 +231,6 @@ def _raters(rows: Sequence[CalibratedRow], annotators: Sequence[str]) -> dict[st
     found |= {name: [row.people[place] for row in rows] for place, name in enumerate(annotators)}
     # The majority of one annotator is that annotator.
     return found | ({MAJORITY: [row.gold for row in rows]} if len(annotators) > 1 else {})
-
-
-def _place(number: int) -> tuple[bool, int]:
-    """Return a key that sorts the candidates first, then a tie, then a missing verdict."""
-    return number < 0, abs(number)
 
 
 def _agreement(

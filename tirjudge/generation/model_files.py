@@ -82,7 +82,9 @@ class Adapter:
             reason = first_fault(error) if isinstance(error, ValidationError) else error
             raise GeneratorFailed(f"{folder / CONFIG} describes no plain LoRA adapter: {reason}") from error
         named = lora.base_model_name_or_path
-        if _is_path(named) and not Path(named).exists():
+        # A hub id is `owner/name` or `name`.
+        is_path = named.startswith((".", "/", "~")) or named.count("/") > 1
+        if is_path and not Path(named).exists():
             raise GeneratorFailed(
                 f"{str(folder)!r} is a LoRA adapter of the model {named!r}, but there is no such "
                 "folder: start in the folder from which that path is valid, or use the `model` folder "
@@ -122,11 +124,6 @@ def warn_of_other_base(folder: str, base: str) -> None:
             trained_on.sha256[:16],
             f"{found[:16]}…" if found else "an unknown one",
         )
-
-
-def _is_path(model: str) -> bool:
-    """Return True if it cannot be a hub id, which is `owner/name` or `name`."""
-    return model.startswith((".", "/", "~")) or model.count("/") > 1
 
 
 @contextmanager

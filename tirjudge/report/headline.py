@@ -145,7 +145,10 @@ def _order(rows: Sequence[JudgedRow], won: WhoWon | None, order: Mapping[str, An
         value = f"{same['value']:.1%} keep their verdict"
         return {"value": value, "notes": [f"of {counted(same['n'], 'pair')} in both orders"]}
     if turned := [row for row in rows if len({vote.order for vote in row.votes if len(vote.order) > 1}) > 1]:
-        kept = sum(_keeps(row) for row in turned) / len(turned)
+        same = [
+            all(len({vote.best for vote in row.sample(one)}) == 1 for one in row.samples) for row in turned
+        ]
+        kept = sum(same) / len(turned)
         return {
             "value": f"{kept:.1%} keep their verdict",
             "notes": [f"of {len(turned)} rows in several orders"],
@@ -155,8 +158,3 @@ def _order(rows: Sequence[JudgedRow], won: WhoWon | None, order: Mapping[str, An
     first, place = won.first_shown, won.preferred_place
     value = f"{first.printed()} for the response shown first"
     return {"value": value, "notes": [f"by chance {won.chance:.0%}{place}"]}
-
-
-def _keeps(row: JudgedRow) -> bool:
-    """Return True if the orders of each sample of a row have the same verdict."""
-    return all(len({vote.best for vote in row.sample(sample)}) == 1 for sample in row.samples)

@@ -243,7 +243,7 @@ def _shared_prompts(rows: Sequence[Sequence[int]], ends: Sequence[int], mask: Te
         numbers.setdefault(tuple(row[:start]), len(numbers)) for row, start in zip(rows, first, strict=True)
     ]
     whole = _Shared(list(numbers), owner, first, ends)
-    common = _common_length(rows, min(first))
+    common = next((i for i in range(min(first)) if any(row[i] != rows[0][i] for row in rows)), min(first))
     beginning = _Shared([rows[0][:common]], [0] * len(rows), [common] * len(rows), ends)
     best = min((whole, beginning), key=_fed)
     if _fed(best) > (1 - WORTHWHILE) * len(rows) * max(ends) or not all(best.prompts):
@@ -255,10 +255,6 @@ def _fed(shared: _Shared) -> int:
     """Return the tokens that both passes feed, padding included."""
     longest = max(end - start for start, end in zip(shared.starts, shared.ends, strict=True))
     return len(shared.prompts) * max(map(len, shared.prompts)) + len(shared.owner) * longest
-
-
-def _common_length(rows: Sequence[Sequence[int]], most: int) -> int:
-    return next((i for i in range(most) if any(row[i] != rows[0][i] for row in rows)), most)
 
 
 def _padded(rows: Sequence[Sequence[int]]) -> tuple[Tensor, Tensor]:

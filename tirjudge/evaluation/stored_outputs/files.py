@@ -29,7 +29,8 @@ class RunFiles:
 
     def __init__(self, paths: Sequence[Path]) -> None:
         self.paths = tuple(found for path in paths for found in matching_files(path))
-        self._copies = {path: _copied(path) for path in self.paths if _is_pipe(path)}
+        pipes = [path for path in self.paths if str(path) == STANDARD_INPUT or path.is_fifo()]
+        self._copies = {path: _copied(path) for path in pipes}
         names = [path.name for path in self.paths]
         self._distinct = names if len(set(names)) == len(names) else list(map(str, self.paths))
 
@@ -107,10 +108,6 @@ def matching_files(path: Path) -> list[Path]:
     if not found:
         raise ValueError(f"no file matches {text}")
     return found
-
-
-def _is_pipe(path: Path) -> bool:
-    return str(path) == STANDARD_INPUT or path.is_fifo()
 
 
 def _copied(path: Path) -> Any:

@@ -51,10 +51,6 @@ def _as_count(number: Any) -> int | None:
     return max(0, int(number))
 
 
-def _as_list(calls: Any) -> Any:
-    return calls if isinstance(calls, list) else None
-
-
 def _as_object(value: Any) -> Any:
     return value if isinstance(value, dict) else None
 
@@ -94,7 +90,9 @@ class Call(_Kept):
 class ChatMessage(_Kept):
     content: Annotated[str | None, BeforeValidator(joined_parts)] = None
     refusal: str | None = None
-    tool_calls: Annotated[list[Call] | None, BeforeValidator(_as_list)] = None
+    tool_calls: Annotated[
+        list[Call] | None, BeforeValidator(lambda calls: calls if isinstance(calls, list) else None)
+    ] = None
     function_call: Function | None = None
     """The form of a call in older servers."""
 

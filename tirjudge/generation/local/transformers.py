@@ -60,7 +60,9 @@ class TransformersGenerator(BatchGenerator):
         """
         if autocast not in (None, "bfloat16", "float16"):
             raise ValueError(f"autocast must be bfloat16 or float16, not {autocast!r}")
-        encoder = ChatEncoder(tokenizer, ends=_end_tokens(model), enable_thinking=enable_thinking)
+        ends = model.generation_config.eos_token_id
+        ends = [one for one in (ends if isinstance(ends, list) else [ends]) if one is not None]
+        encoder = ChatEncoder(tokenizer, ends=ends, enable_thinking=enable_thinking)
         self._network = model if device is None else model.to(device)
         positions = min(max_context or _positions(model), _positions(model))
         decoder = Decoder(
@@ -141,9 +143,3 @@ def _positions(model: Any) -> int:
         )
     positions: int = config.max_position_embeddings
     return min(positions, window) if window and "sliding_attention" in kinds else positions
-
-
-def _end_tokens(model: Any) -> list[int]:
-    configured = model.generation_config.eos_token_id
-    several = configured if isinstance(configured, list) else [configured]
-    return [token for token in several if token is not None]

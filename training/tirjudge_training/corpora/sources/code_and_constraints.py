@@ -193,15 +193,13 @@ FUNCTIONS: dict[str, Callable[[Arguments], Verifiers]] = {
 `verify_paragraph_count` uses the divider `* * *`, where IFEval uses `***`."""
 
 
-def _json(value: Any) -> Any:
-    return json.loads(value) if isinstance(value, str) else value
-
-
 class TuluRow(BaseModel):
     """A row of RLVR-IFeval: a prompt and the function that checks its constraint."""
 
     messages: list[ChatTurn]
-    ground_truth: Annotated[dict[str, Any], BeforeValidator(_json)]
+    ground_truth: Annotated[
+        dict[str, Any], BeforeValidator(lambda value: json.loads(value) if isinstance(value, str) else value)
+    ]
 
 
 class Tulu3(Source[TuluRow]):
