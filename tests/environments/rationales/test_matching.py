@@ -9,13 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tirjudge_environments import Malformed
-from tirjudge_environments.rationales import (
-    Matching,
-    Pair,
-    match,
-    read_matching,
-    read_scores,
-)
+from tirjudge_environments.rationales import Matching, Pair, match, read_matching, read_scores
 
 SCORES = (0.0, 0.25, 0.5, 0.75, 1.0)
 

@@ -8,15 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.tirjudge.endpoint_server import EndpointServer, chat
-from tests.tirjudge.judge_command import (
-    asking_as_tir,
-    counting,
-    judge,
-    pairs,
-    results,
-    through,
-    write_rows,
-)
+from tests.tirjudge.judge_command import asking_as_tir, counting, judge, pairs, results, through, write_rows
 
 
 def test_a_pair_is_judged_with_the_program_that_proves_it(tmp_path: Path, endpoint: EndpointServer) -> None:

@@ -10,6 +10,7 @@ from typer.testing import Result
 
 from examples.miniature import TRAINED
 from tests.model_families import tokenizer_of
+from tests.tirjudge.cli.test_relabelling import without_times
 from tests.tirjudge.endpoint_server import EndpointServer
 from tests.tirjudge.hub_cache import COMMIT, snapshot
 from tests.tirjudge.judge_command import command
@@ -170,21 +171,12 @@ def test_a_hub_id_judges_as_its_folder_does(tmp_path: Path, monkeypatch: pytest.
         for file in ("out", "out.settings.json"):
             Path(file).unlink()
     by_id, by_folder = (
-        [(row["verdict"], [view["segments"] for view in row["views"]]) for row in some]
+        [[row["verdict"], *(view["segments"] for view in row["views"])] for row in some]
         for some in judged.values()
     )
     assert sum(row["programs"] for row in judged["owner/judge"]) > 0
     assert {row["note"] for some in judged.values() for row in some} == {read_note(str(TRAINED)).note}
-    assert without_seconds(by_id) == without_seconds(by_folder)
-
-
-def without_seconds(part: Any) -> Any:
-    """Return JSON without its measured times."""
-    if isinstance(part, list | tuple):
-        return [without_seconds(one) for one in part]
-    if isinstance(part, dict):
-        return {key: without_seconds(one) for key, one in part.items() if "seconds" not in key}
-    return part
+    assert without_times(by_id) == without_times(by_folder)
 
 
 def test_the_note_of_a_model_applies_behind_an_endpoint(

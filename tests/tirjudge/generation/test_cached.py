@@ -16,17 +16,7 @@ from tirjudge.judging.judge_engine import JudgeEngine
 from tirjudge.judging.judge_model import local_weights
 from tirjudge.judging.options import JudgeOptions
 from tirjudge.models.resolve import weights_digest
-from tirjudge_environments import (
-    By,
-    Completion,
-    Context,
-    Finish,
-    Message,
-    Prompt,
-    Segment,
-    ToolCall,
-    Usage,
-)
+from tirjudge_environments import By, Completion, Context, Finish, Message, Prompt, Segment, ToolCall, Usage
 from tirjudge_environments.types import Later
 
 CONTEXT = Context(Prompt(messages=(Message("user", "Which?"),), stop=("```",)))

@@ -383,8 +383,7 @@ DENIED: dict[str, tuple[str, Any]] = {
 
 TOO_LONG: dict[str, Any] = {
     "OpenAI: input tokens": failure(
-        400,
-        "Input tokens exceed the configured limit of 272000 tokens. Your messages resulted in 289650.",
+        400, "Input tokens exceed the configured limit of 272000 tokens. Your messages resulted in 289650."
     ),
     "Groq: context_length_exceeded": failure(
         400, "Please reduce the length of the messages or completion.", code="context_length_exceeded"

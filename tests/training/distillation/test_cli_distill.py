@@ -19,12 +19,7 @@ from tirjudge.generation.endpoint import http
 from tirjudge.storage.json_lines import read_lines
 from tirjudge_training.run import preflight
 
-SMALL = ONE_STEP | {
-    "teacher.prompts": 12,
-    "teacher.give_up_after": 3,
-    "validation.n": 1,
-    "heldout.n": 1,
-}
+SMALL = ONE_STEP | {"teacher.prompts": 12, "teacher.give_up_after": 3, "validation.n": 1, "heldout.n": 1}
 
 
 @pytest.fixture
