@@ -18,6 +18,7 @@ from tirjudge import compile_checkers
 from tirjudge_environments.checkers.file import Checker, CheckerFile
 
 pytestmark = pytest.mark.usefixtures("few_answers")
+FIVE_WORDS = "def check(response, prompt):\n    return len(response.split()) >= 5\n"
 NUMBERS = ("four", "5", "6", "seven", "8")
 
 
@@ -38,6 +39,15 @@ def pairs(count: int, *, criteria: bool = True, label: bool = True) -> list[dict
         if label:
             row["label"] = "A" if number % 2 else "B"
     return rows
+
+
+def counted(count: int) -> list[dict[str, Any]]:
+    """Return single responses of one to nine words, of which those of at least five are right."""
+    sizes = [number % 9 + 1 for number in range(count)]
+    return [
+        {"id": f"s{n}", "prompt": f"Say {n}.", "response": "word " * size, "label": size >= 5}
+        for n, size in enumerate(sizes)
+    ]
 
 
 def programs(body: dict[str, Any]) -> dict[str, Any]:
@@ -155,15 +165,11 @@ def test_rules_of_a_file_hold_for_rows_without_criteria_also_when_they_are_judge
     server: EndpointServer, tmp_path: Path
 ) -> None:
     server.script = author
-    rows = [
-        {"id": f"s{n}", "prompt": f"Say {n}.", "response": "word " * (n % 9 + 1), "label": n % 9 + 1 >= 5}
-        for n in range(36)
-    ]
     rules = tmp_path / "rules.txt"
     rules.write_text("It has at least 5 words.\n\n")
     file = tmp_path / "checkers.toml"
     model = ("--base-url", server.url, "--model", "w")
-    given = write_rows(tmp_path / "r.jsonl", rows)
+    given = write_rows(tmp_path / "r.jsonl", counted(36))
     invoke("compile", given, "--rules", rules, "-o", file, *model, code=0)
     assert CheckerFile.read(file).rules == ("It has at least 5 words.",)
     asked = len(server.bodies)
@@ -171,28 +177,6 @@ def test_rules_of_a_file_hold_for_rows_without_criteria_also_when_they_are_judge
     invoke("judge", given, "--output", output, "--checkers", file, "--audit", 0, *model, code=0)
     assert {row["correct"] for row in results(output)} == {1.0}
     assert (len(results(output)), len(server.bodies)) == (36, asked)
-
-
-@pytest.mark.parametrize(
-    ("words", "reason"),
-    [
-        (["rows.jsonl"], "no row has rules: give the rows criteria"),
-        (["rows.jsonl", "--base-url", "http://127.0.0.1:9/v1"], "give --model"),
-        (["rows.jsonl", "--measure", "nowhere.toml"], "nowhere.toml cannot be read"),
-        (["missing.jsonl"], "missing.jsonl"),
-        (["rows.jsonl", "--rules", "empty.txt"], "the file has no rule"),
-    ],
-)
-def test_wrong_usage_ends_in_one_line(
-    words: list[str], reason: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    write_rows(tmp_path / "rows.jsonl", pairs(3, criteria=False))
-    (tmp_path / "empty.txt").write_text("\n")
-    run = invoke("compile", *words, code=2)
-    assert reason in run.stderr
-    assert len(run.stderr.splitlines()) == 1
-    assert not (tmp_path / "checkers.toml").exists()
 
 
 WRITTEN = """# Rules of the support team
@@ -224,13 +208,8 @@ low = 0.8
 
 @pytest.mark.slow
 def test_a_measured_file_keeps_a_persons_comments_and_order(tmp_path: Path) -> None:
-    rows = [
-        {"id": f"r{n}", "prompt": f"Say {n}.", "response": "word " * (n % 9 + 1), "label": n % 9 >= 4}
-        for n in range(40)
-    ]
-    given = write_rows(
-        tmp_path / "rows.jsonl", [row | {"criteria": ["It has at least 5 words."]} for row in rows]
-    )
+    rows = [row | {"criteria": ["It has at least 5 words."]} for row in counted(40)]
+    given = write_rows(tmp_path / "rows.jsonl", rows)
     file = tmp_path / "checkers.toml"
     file.write_text(WRITTEN)
     run = invoke("compile", given, "--measure", file, code=0)
@@ -314,14 +293,10 @@ def test_hostile_programs_of_a_result_file_run_in_the_sandbox_alone(tmp_path: Pa
 
 
 def test_of_two_checkers_with_the_same_rule_one_is_admitted() -> None:
-    rows = [
-        {"prompt": f"Say {n}.", "response": "word " * (n % 9 + 1), "label": n % 9 + 1 >= 5} for n in range(36)
-    ]
-    source = "def check(response, prompt):\n    return len(response.split()) >= 5\n"
     rules = ("It has at least 5 words.", " It has at least 5 words.\n", "It has at least 5 words!")
-    several = [Checker(name=f"c{n}", rule=rule, source=source) for n, rule in enumerate(rules)]
+    several = [Checker(name=f"c{n}", rule=rule, source=FIVE_WORDS) for n, rule in enumerate(rules)]
     options: dict[str, Any] = {"rules": rules[:1], "backend_options": {"preload": []}}
-    found = compile_checkers(rows, measure=CheckerFile(checkers=tuple(several)), **options)
+    found = compile_checkers(counted(36), measure=CheckerFile(checkers=tuple(several)), **options)
     assert [one.name for one in found.file.admitted] == ["c0"]
     reasons = [one.measured.reason for one in found.file.checkers if one.measured]
     assert reasons[1] == "the checker c0 has the same rule"
@@ -373,16 +348,11 @@ def test_rules_that_a_model_lists_are_taken_from_the_prompt_and_replace_no_earli
 
 
 def test_in_python() -> None:
-    rows = [
-        {"prompt": f"Say {n}.", "response": "word " * (n % 9 + 1), "label": n % 9 + 1 >= 5} for n in range(36)
-    ]
-    source = "def check(response, prompt):\n    return len(response.split()) >= 5\n"
-    file = CheckerFile(checkers=(Checker(name="words", rule="It has at least 5 words.", source=source),))
-    found = compile_checkers(
-        rows, rules=["It has at least 5 words."], measure=file, backend_options={"preload": []}
-    )
+    rows, rule = counted(36), "It has at least 5 words."
+    file = CheckerFile(checkers=(Checker(name="words", rule=rule, source=FIVE_WORDS),))
+    found = compile_checkers(rows, rules=[rule], measure=file, backend_options={"preload": []})
     assert [one.name for one in found.file.admitted] == ["words"]
-    assert found.file.rules == ("It has at least 5 words.",)
+    assert found.file.rules == (rule,)
     # Without `rules`, the rules of the measured file are used, and kept.
     again = compile_checkers(rows, measure=found.file, backend_options={"preload": []})
     assert again.file == found.file

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from pathlib import Path
 from typing import Any
 
@@ -240,15 +239,6 @@ def test_the_file_is_part_of_the_settings_and_only_what_decides_counts(
     fewer.write_text(CheckerFile(checkers=(admitted(WORDS),)).text())
     other = judge(server, rows, fewer, code=2)
     assert "begun with other settings (checkers was" in other.stderr
-
-
-def test_eval_refuses_checkers(file: Path, tmp_path: Path) -> None:
-    run = command("eval", "judgebench", "--checkers", file, code=2)
-    assert "No such option" in re.sub(r"\x1b\[[0-9;]*m", "", run.stderr)
-    config = tmp_path / "c.toml"
-    config.write_text(f"checkers = {str(file)!r}\n")
-    run = command("eval", "judgebench", "--config", config)
-    assert (run.exit_code, "has no option checkers" in run.stderr) == (2, True)
 
 
 def test_a_single_response_passes_if_it_satisfies_all_criteria(

@@ -154,6 +154,14 @@ REFUSED = {
     "judge rows.jsonl --runner ray --max-cost 1 SERVED": "leave it out with --runner ray",
     "judge rows.jsonl --runner ray --endpoint http://a/v1 SERVED": "--endpoint and --base-url exclude",
     "judge rows.jsonl --runner ray --address 127.0.0.1:9 --model m --base-url URL": "no Ray cluster answers",
+    # checkers
+    "compile rows.jsonl": "no row has rules: give the rows criteria",
+    "compile rows.jsonl --base-url http://127.0.0.1:9/v1": "give --model",
+    "compile rows.jsonl --measure nowhere.toml": "nowhere.toml cannot be read",
+    "compile missing.jsonl": "missing.jsonl",
+    "compile rows.jsonl --rules empty.jsonl": "the file has no rule",
+    "eval judgebench --checkers new.toml": "No such option",
+    "eval judgebench --config named.toml": "has no option checkers",
     # evaluation
     "eval": "give a BENCHMARK",
     "eval judgebench --format j1-pav": "the embedded model knows only TIR-Judge's formats: give --model",
@@ -270,6 +278,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
         "slot-b.toml": "texts.listwise = '{prompt} {response A} {response B} {response C}'",
         "examples.toml": "examples = [{prompt = 'x', responses = []}]",
         "mistyped.toml": "sytem = 'x'",
+        "named.toml": "checkers = 'new.toml'",
         "new.toml": CheckerFile(checkers=(CHECKER,)).text(),
         "version.toml": "version = 9",
         "rows.xlsx": "PK\x03\x04",
