@@ -15,10 +15,9 @@ from typing import Literal, Self
 import pytest
 
 from tests.tirjudge.endpoint_server import chat, serving
-from tirjudge import Judge
-from tirjudge.generation.base import GeneratorFailed, Sampling
+from tirjudge import CostReached, GeneratorFailed, Judge
+from tirjudge.generation.base import Sampling
 from tirjudge.generation.scripted import ScriptedGenerator
-from tirjudge.generation.spending import CostReached
 from tirjudge.judging.judge_engine import JudgeEngine
 from tirjudge.judging.options import JudgeOptions, NoSandbox
 from tirjudge_environments import Completion, Context, JudgeTask, Message, StopReason
@@ -251,14 +250,12 @@ def test_wrong_types_are_named(call: Callable[[Judge], object], reason: str) -> 
         call(judge)
 
 
-def test_an_invalid_prompt_or_model_is_refused_at_the_call() -> None:
+def test_an_invalid_prompt_is_refused_at_the_call() -> None:
     with Judge(generator=ScriptedGenerator(first_shown), tools=False) as judge:
         with pytest.raises(ValueError, match="the prompt is empty"):
             judge.compare("", "x", "y")
         with pytest.raises(ValueError, match="prompt, message 1"):
             judge.score([{"role": "robot", "content": "x"}], "x")
-    with pytest.raises(ValueError, match="give --model"):
-        Judge(base_url="http://127.0.0.1:1").open()
 
 
 async def test_a_judge_without_tools_opens_no_sandbox(monkeypatch: pytest.MonkeyPatch) -> None:

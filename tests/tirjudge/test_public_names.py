@@ -9,8 +9,7 @@ from typing import Any
 import pytest
 
 import tirjudge
-from tests.tirjudge.endpoint_server import EndpointServer, chat
-from tirjudge import CostReached, GeneratorFailed, Judge, JudgeOptions
+from tirjudge import Judge, JudgeOptions
 
 
 def shown(name: str) -> str:
@@ -38,14 +37,3 @@ def test_a_judge_has_named_and_typed_options() -> None:
 def test_help_is_enough(name: str, texts: list[str]) -> None:
     assert [text for text in texts if text not in shown(name)] == []
     assert "Annotated" not in shown(name).partition("Methods defined")[0]
-
-
-def test_failures_can_be_caught_by_their_public_names(endpoint: EndpointServer) -> None:
-    endpoint.script = lambda body: chat("<preference>A</preference>")
-    with (
-        Judge("m", endpoint.url, tools=False, max_cost=1e-9, price_in=1.0, price_out=1.0) as judge,
-        pytest.raises(CostReached),
-    ):
-        judge.compare("p", "a", "b")
-    with Judge("m", "http://127.0.0.1:9", tools=False, retries=0) as judge, pytest.raises(GeneratorFailed):
-        judge.compare("p", "a", "b")

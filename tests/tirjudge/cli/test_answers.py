@@ -60,10 +60,8 @@ def test_rows_without_common_ids_are_joined_by_their_prompts(
         for n, text in enumerate("rqqp")
     ]
     random.Random(0).shuffle(answers)
-    write_rows(
-        tmp_path / "b.jsonl",
-        [{"id": n, "prompt": text, "completion": f"other {n}"} for n, text in enumerate("rqqp")],
-    )
+    shuffled = [{"id": n, "prompt": text, "completion": f"other {n}"} for n, text in enumerate("rqqp")]
+    write_rows(tmp_path / "b.jsonl", shuffled)
     judged, told = compared(tmp_path, endpoint, "--answers", "x=a.jsonl", "--answers", "y=b.jsonl")
     assert sorted(row["responses"] for row in judged) == [
         ["first 0", "other 3"],

@@ -139,16 +139,20 @@ def test_the_votes_on_criteria_are_aggregated(tmp_path: Path, server: EndpointSe
 
 
 @pytest.mark.parametrize(
-    "change",
+    ("change", "said"),
     [
-        lambda row: row.update(verdict="B", stop="verdict", choice=1, correct=1.0),
-        lambda row: row["confidence"].update(value=0.9),
-        lambda row: row["confidence"].update(verdict="B"),
-        lambda row: row.pop("confidence"),
+        (lambda row: row.update(verdict="B", stop="verdict", choice=1, correct=1.0), ""),
+        (
+            lambda row: row["confidence"].update(value=0.9),
+            "the file says vote-share 0.9, and its views together say 0.0",
+        ),
+        (lambda row: row["confidence"].update(verdict="B"), ""),
+        (lambda row: row.pop("confidence"), ""),
     ],
+    ids=["verdict", "value", "held verdict", "no confidence"],
 )
 def test_a_row_that_was_falsely_opened_or_decided_is_found(
-    change: Any, tmp_path: Path, server: EndpointServer
+    change: Any, said: str, tmp_path: Path, server: EndpointServer
 ) -> None:
     server.script = first_shown
     write_rows(tmp_path / "rows.jsonl", [pair("biased", "tiny", "long", "B")])
@@ -156,6 +160,7 @@ def test_a_row_that_was_falsely_opened_or_decided_is_found(
     edit(tmp_path / "verdicts.jsonl", lambda rows: change(rows[0]))
     done = command("reproduce", tmp_path / "verdicts.jsonl", code=1)
     assert "verdict changed      1\n" in done.stdout
+    assert said in done.stdout
 
 
 def verdict_rows(count: int, **names: str) -> list[dict[str, Any]]:

@@ -168,17 +168,6 @@ def test_a_file_without_programs_has_its_verdicts_read_again(tmp_path: Path) -> 
     assert reproduce(path).exit_code == 1
 
 
-def test_a_confidence_that_nobody_voted_for_is_found(tmp_path: Path) -> None:
-    """A in both orders is a vote for each response, and the tie of both has no vote of its own."""
-    rows = [{"id": "x", "prompt": "p", "responses": ["a", "b"]}]
-    options = {"tools": False, "order": "both", "abstain_below": 0.7}
-    path = judge_to(tmp_path / "out.jsonl", rows, lambda _: "<preference>A</preference>", **options)
-    assert reproduce(path).exit_code == 0
-    edit(path, lambda rows: rows[0]["confidence"].update(value=0.5) and None)
-    changed = reproduce(path, code=1)
-    assert "the file says vote-share 0.5, and its views together say 0.0" in changed.stdout
-
-
 STOPPED = {"crash": "import os; os.abort()", "loop": "while True: pass"}
 
 
