@@ -54,6 +54,17 @@ def halved(model: Any) -> Any:
     return model
 
 
+def adapted(model: Any, base: str | Path, folder: Path, *targets: str) -> Any:
+    """Save an adapter of the model that names this base in a folder, and return the adapted model."""
+    config = LoraConfig(r=4, lora_alpha=8, target_modules=[*targets], init_lora_weights=False)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # peft asks transformers by an old name
+        tuned: Any = get_peft_model(model, config)
+        tuned.peft_config["default"].base_model_name_or_path = str(base)
+        tuned.save_pretrained(folder)
+    return tuned
+
+
 @pytest.fixture
 async def make(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Make]:
     """Return a function that loads a model from a folder; the generators are closed at the end."""
@@ -96,16 +107,11 @@ async def test_logprobs_of_other_architectures(
     generators = [make(base)]
     fused = tiny is tiny_phi3
     targets = ["qkv_proj", "gate_up_proj"] if fused else ["q_proj", "v_proj", "up_proj"]
-    config = LoraConfig(r=4, lora_alpha=8, target_modules=targets, init_lora_weights=False)
-    model: Any = halved(tiny(tie_word_embeddings=tied))
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", FutureWarning)  # peft asks transformers by an old name
-        adapted: Any = get_peft_model(model, config)
-    adapted.peft_config["default"].base_model_name_or_path = str(tmp_path / "model-0")
-    adapted.save_pretrained(tmp_path / "adapter")
+    model = halved(tiny(tie_word_embeddings=tied))
+    tuned = adapted(model, tmp_path / "model-0", tmp_path / "adapter", *targets)
     options: dict[str, Any] = {"dtype": "float32", "threads": 1, "cache_bytes": 8 << 20}
     generators.append(OpenvinoGenerator.load(str(tmp_path / "adapter"), **options))
-    for generator, exact in zip(generators, (base, adapted.merge_and_unload()), strict=True):
+    for generator, exact in zip(generators, (base, tuned.merge_and_unload()), strict=True):
         for ids in prompts(3, 40, 120):
             completion = await generator.generate(context(ids), sampling(1, 20))
             expected = exact_logprobs(exact, ids, completion)
@@ -287,16 +293,10 @@ async def test_an_adapter_is_merged_once(
     make: Make, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     """The numbers are those of the weights that PEFT merges."""
-    base: Any = small_llama()
+    base, folder = small_llama(), tmp_path / "adapter"
     make(base)
-    config = LoraConfig(r=4, lora_alpha=8, target_modules=["q_proj", "down_proj"], init_lora_weights=False)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", FutureWarning)  # peft asks transformers by an old name
-        adapted: Any = get_peft_model(base, config)
-    folder = tmp_path / "adapter"
-    adapted.peft_config["default"].base_model_name_or_path = str(tmp_path / "model-0")
-    adapted.save_pretrained(folder)
-    merged, (ids,) = adapted.merge_and_unload(), prompts(40)
+    tuned = adapted(base, tmp_path / "model-0", folder, "q_proj", "down_proj")
+    merged, (ids,) = tuned.merge_and_unload(), prompts(40)
     for times in (1, 2):
         generator = OpenvinoGenerator.load(str(folder), dtype="float32", threads=1, cache_bytes=8 << 20)
         completion = await generator.generate(context(ids), SAMPLED)
@@ -311,34 +311,13 @@ async def test_an_adapter_may_name_a_base_of_the_hub(
     make: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The adapter has no tokenizer of its own."""
-    base: Any = small_llama()
+    base = small_llama()
     make(base)
     snapshot(tmp_path / "model-0", "owner/name", tmp_path / "hub", monkeypatch)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        adapted: Any = get_peft_model(base, LoraConfig(r=4, target_modules=["q_proj"]))
-        adapted.peft_config["default"].base_model_name_or_path = "owner/name"
-        adapted.save_pretrained(tmp_path / "adapter")
+    adapted(base, "owner/name", tmp_path / "adapter", "q_proj")
     generator = OpenvinoGenerator.load(str(tmp_path / "adapter"), threads=1, cache_bytes=8 << 20)
     assert sampled(await generator.generate(context([5]), Sampling(max_tokens=3))) == 3
     await generator.close()
-
-
-@pytest.mark.parametrize(
-    ("file", "content"),
-    [
-        ("tokenizer.json", "{}"),
-        ("tokenizer_config.json", "torn"),
-        ("chat_template.jinja", "{% for message in messages %}"),
-    ],
-)
-def test_a_tokenizer_that_cannot_be_read_is_one_line(
-    file: str, content: str, make: Make, tmp_path: Path
-) -> None:
-    make()
-    (tmp_path / "model-0" / file).write_text(content)
-    with pytest.raises(GeneratorFailed, match=r"^cannot load the model [^\n]*$"):
-        OpenvinoGenerator.load(str(tmp_path / "model-0"), threads=1, cache_bytes=8 << 20)
 
 
 @pytest.mark.parametrize(
@@ -354,6 +333,9 @@ def test_a_tokenizer_that_cannot_be_read_is_one_line(
         ("generation_config.json", b"[]"),
         ("generation_config.json", b'{"eos_token_id": "all"}'),
         ("generation_config.json", b"[" * 100_000),
+        ("tokenizer.json", b"{}"),
+        ("tokenizer_config.json", b"torn"),
+        ("chat_template.jinja", b"{% for message in messages %}"),
     ],
 )
 def test_a_damaged_model_is_one_line(file: str, content: bytes | None, make: Make) -> None:
@@ -363,7 +345,7 @@ def test_a_damaged_model_is_one_line(file: str, content: bytes | None, make: Mak
         config = json.loads((folder / file).read_text())
         content = json.dumps(config | {"max_position_embeddings": 10**15}).encode()
     (folder / file).write_bytes(content)
-    with pytest.raises(GeneratorFailed, match=r"^cannot load the [^\n]+$"):
+    with pytest.raises(GeneratorFailed, match=r"^cannot load the model [^\n]+$"):
         OpenvinoGenerator.load(str(folder), threads=1, cache_bytes=8 << 20)
 
 
@@ -382,14 +364,9 @@ def test_an_adapter_of_other_parts_than_the_layers_is_refused(
     module: str, make: Make, tmp_path: Path
 ) -> None:
     """The graph would leave those parts out, and no number would show it."""
-    base: Any = small_llama()
+    base = small_llama()
     make(base)
-    config = LoraConfig(r=4, target_modules=["q_proj", module], init_lora_weights=False)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        adapted: Any = get_peft_model(base, config)
-        adapted.peft_config["default"].base_model_name_or_path = str(tmp_path / "model-0")
-        adapted.save_pretrained(tmp_path / "adapter")
+    adapted(base, tmp_path / "model-0", tmp_path / "adapter", "q_proj", module)
     with pytest.raises(GeneratorFailed, match=r"^[^\n]*only the generator transformers takes$"):
         OpenvinoGenerator.load(str(tmp_path / "adapter"), threads=1, cache_bytes=8 << 20)
 

@@ -14,11 +14,9 @@ from tirjudge_environments import (
     Episode,
     Finish,
     J1PaV,
-    J1PoS,
     JudgeSession,
     JudgeTask,
     Message,
-    TirPointwise,
 )
 from tirjudge_environments.testing import fixed_sandbox
 from tirjudge_training.rl.advantages import advantages, teaches
@@ -84,7 +82,6 @@ Two are right in AB (the first and the second), two in BA (the first and the thi
 HALF = [0.8660254, 0.8660254, -0.8660254, -0.8660254]
 ALTERNATE = [0.8660254, -0.8660254, 0.8660254, -0.8660254]
 FIRST = [1.5, -0.5, -0.5, -0.5]
-SCORES = [(7, 6), (6, 6), (9, 1), (6, 7)]
 
 
 def groups(environment: Environment, samples: Sequence[tuple[str, str]]) -> list[Group]:
@@ -116,11 +113,3 @@ def test_consistency_depends_on_both_orders_and_each_has_its_baseline(consistenc
     assert [group.rewards for group in views] == rewards
     for group, by_hand in zip(views, expected, strict=True):
         assert advantages(group.rewards) == pytest.approx(by_hand)
-
-
-@pytest.mark.parametrize("environment", [J1PoS(), TirPointwise(tools=False)])
-def test_scores_from_separate_views_are_rewarded_together(environment: Environment) -> None:
-    samples = [(f"<score>{first}</score>", f"<score>{second}</score>") for first, second in SCORES]
-    for group in groups(environment, samples):
-        assert group.rewards == [1, 0, 1, 0]
-        assert advantages(group.rewards) == pytest.approx(ALTERNATE)
