@@ -45,14 +45,6 @@ def test_a_long_output_is_truncated_in_the_middle_with_a_count() -> None:
     assert cut_middle("0123456789", 10) == "0123456789"
 
 
-@pytest.mark.parametrize(
-    ("opened", "shown"), [(False, "```output\n42\n```\n"), (True, "42\n```\n")], ids=["closed", "opened"]
-)
-def test_the_output_fence_is_opened_once(opened: bool, shown: str) -> None:
-    execution = Execution(status=Status.OK, exit_code=0, stdout="42\n")
-    assert TirPairwise().show(RunCode("print(42)", opened=opened), execution) == shown
-
-
 def test_a_fence_inside_an_output_is_quoted() -> None:
     execution = Execution(status=Status.OK, exit_code=0, stdout="```python\n1\n  ````\na ``` b\n``\n")
     request = RunCode("")

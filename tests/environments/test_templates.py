@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 
 from tirjudge_environments import Message, TirPairwise
-from tirjudge_environments.messages import conversation_text
 from tirjudge_environments.templates import Template, load_template
 
 GOLDEN = Path(__file__).parent / "golden"
@@ -72,8 +71,3 @@ def test_slots_in_a_candidate_stay_text(make_task) -> None:
 def test_a_template_may_loop_over_the_responses_more_than_once() -> None:
     template = Template("{each}{letter}, {/each}{prompt}: {each}{letter}={response};{/each}")
     assert template.fill("P", ["x", "{letter}"]) == "A, B, P: A=x;B={letter};"
-
-
-def test_a_longer_conversation_names_its_speakers() -> None:
-    messages = [Message("system", "Be brief."), Message("user", "Hi"), Message("assistant", "Hello.")]
-    assert conversation_text(messages) == "System: Be brief.\n\nUser: Hi\n\nAssistant: Hello."

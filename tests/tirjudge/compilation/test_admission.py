@@ -100,16 +100,21 @@ def check(body: str, *fields: str, top: str = "") -> str:
     return f"{top}def check({', '.join(('response', 'prompt', *fields))}):\n    {body}\n"
 
 
+def deceived(rule: str, body: str, reason: str, *answers: Answers) -> Deceived:
+    """Return a checker of a rule that is the same in all rows."""
+    return Deceived(rule, check(body), rows_of(same(rule), *answers), reason)
+
+
 LEAST = "Use at least {n:number} words."
 NAMED = 'Mention the word "{text}".'
 LOW = "the lower bound of its agreement"
 TICKET = "Mention the ticket, such as TK-1234."
 DECEIVED = {
-    "looks for the example of a ticket": Deceived(
+    "looks for the example of a ticket": deceived(
         TICKET,
-        check("return 'TK-1234' in response"),
-        rows_of(same(TICKET), either(lambda n: f"{words(9, n)} TK-1234.", lambda n: words(9, n))),
+        "return 'TK-1234' in response",
         "changes its outcome",
+        either(lambda n: f"{words(9, n)} TK-1234.", lambda n: words(9, n)),
     ),
     "ignores the number of a prohibition": Deceived(
         "Use at most {n:number} exclamation marks.",
@@ -126,11 +131,9 @@ DECEIVED = {
         rows_of(lambda n: f"Use at least {least(n)} words outside of code.", ENOUGH, WITH_CODE),
         LOW,
     ),
-    "looks for the example": Deceived(
-        TITLE, check("return '<<poem of joy>>' in response"), rows_of(same(TITLE), POEM, OTHER_TITLES), LOW
-    ),
-    "looks for the example, and no label tells": Deceived(
-        TITLE, check("return 'poem of joy' in response"), rows_of(same(TITLE), POEM), "changes its outcome"
+    "looks for the example": deceived(TITLE, "return '<<poem of joy>>' in response", LOW, POEM, OTHER_TITLES),
+    "looks for the example, and no label tells": deceived(
+        TITLE, "return 'poem of joy' in response", "changes its outcome", POEM
     ),
     "is off by one": Deceived(
         LEAST,
@@ -146,21 +149,15 @@ DECEIVED = {
         ),
         LOW,
     ),
-    "reads the first letter alone": Deceived(
+    "reads the first letter alone": deceived(
         "Answer in capital letters.",
-        check("return response[:1].isupper()"),
-        rows_of(
-            same("Answer in capital letters."),
-            either(lambda n: words(7, n).upper(), lambda n: words(7, n).lower()),
-            either(lambda n: words(7, n).upper(), lambda n: words(7, n)),
-        ),
+        "return response[:1].isupper()",
         LOW,
+        either(lambda n: words(7, n).upper(), lambda n: words(7, n).lower()),
+        either(lambda n: words(7, n).upper(), lambda n: words(7, n)),
     ),
-    "reads the first bracket alone": Deceived(
-        "The whole answer is JSON.",
-        check("return response.startswith('{')"),
-        rows_of(same("The whole answer is JSON."), OBJECTS, CUT),
-        LOW,
+    "reads the first bracket alone": deceived(
+        "The whole answer is JSON.", "return response.startswith('{')", LOW, OBJECTS, CUT
     ),
     "takes part of a word for the word": Deceived(
         NAMED,
@@ -178,23 +175,17 @@ DECEIVED = {
         rows_of(lambda n: WORD.format(NAMES[n % 5]), HERBS),
         "misspelled text",
     ),
-    "passes an empty answer": Deceived(
-        "Use no commas.",
-        check("return ',' not in response"),
-        rows_of(same("Use no commas."), NO_COMMA),
-        "passes an empty answer",
+    "passes an empty answer": deceived(
+        "Use no commas.", "return ',' not in response", "passes an empty answer", NO_COMMA
     ),
-    "passes no line at all": Deceived(
+    "passes no line at all": deceived(
         "Every line is a bullet point.",
-        check("return all(line.startswith('- ') for line in response.split('\\n') if line.strip())"),
-        rows_of(same("Every line is a bullet point."), LISTS),
+        "return all(line.startswith('- ') for line in response.split('\\n') if line.strip())",
         "passes an empty answer",
+        LISTS,
     ),
-    "passes everything": Deceived(
-        "Be polite.",
-        check("return bool(response.strip())"),
-        rows_of(same("Be polite."), lambda n: [(words(9, n), True)]),
-        "whatever is done",
+    "passes everything": deceived(
+        "Be polite.", "return bool(response.strip())", "whatever is done", lambda n: [(words(9, n), True)]
     ),
     "reads the prompt": Deceived(
         LEAST,
@@ -234,20 +225,14 @@ DECEIVED = {
         rows_of(at_least, either(lambda n: words(least(n) + 9, n), lambda n: "No.")),
         "experts",
     ),
-    "believes the words of the rule": Deceived(
+    "believes the words of the rule": deceived(
         "The answer is written as a letter to a friend.",
-        check("return 'dear' in response.lower() or 'a letter to a friend' in response"),
-        rows_of(
-            same("The answer is written as a letter to a friend."),
-            either(lambda n: f"Dear Ann, {words(6, n)}", lambda n: words(8, n)),
-        ),
+        "return 'dear' in response.lower() or 'a letter to a friend' in response",
         "follows the rule",
+        either(lambda n: f"Dear Ann, {words(6, n)}", lambda n: words(8, n)),
     ),
-    "reads white space": Deceived(
-        'End with "The end."',
-        check("return response.endswith('The end.')"),
-        rows_of(same('End with "The end."'), ENDED),
-        "white space",
+    "reads white space": deceived(
+        'End with "The end."', "return response.endswith('The end.')", "white space", ENDED
     ),
 }
 
@@ -278,6 +263,13 @@ async def test_a_deceived_checker_is_rejected(
 
 
 GUARD = "if not response.strip(): return False\n    "
+
+
+def honest(rule: str, body: str, answers: Answers, *, top: str = "") -> tuple[str, str, list[RuledRow]]:
+    """Return a checker of a rule that is the same in all rows."""
+    return rule, check(body, top=top), rows_of(same(rule), answers)
+
+
 HONEST = {
     "words": (LEAST, check("return len(response.split()) >= n", "n"), rows_of(at_least, ENOUGH)),
     "words outside of code": (
@@ -285,16 +277,10 @@ HONEST = {
         check("return len(response.split('```')[0].split()) >= n", "n"),
         rows_of(lambda n: f"Use at least {least(n)} words outside of code.", WITH_CODE),
     ),
-    "title": (
-        TITLE,
-        check("return re.search('<<[^>\\n]+>>', response) is not None", top="import re\n"),
-        rows_of(same(TITLE), OTHER_TITLES),
+    "title": honest(
+        TITLE, "return re.search('<<[^>\\n]+>>', response) is not None", OTHER_TITLES, top="import re\n"
     ),
-    "no commas": (
-        "Use no commas.",
-        check(f"{GUARD}return ',' not in response"),
-        rows_of(same("Use no commas."), NO_COMMA),
-    ),
+    "no commas": honest("Use no commas.", f"{GUARD}return ',' not in response", NO_COMMA),
     "word": (
         NAMED,
         check(
@@ -326,31 +312,25 @@ HONEST = {
             either(lambda n: f"Add {NAMES[n % 5]}. {words(10, n)}", lambda n: f"No {words(10, n)}"),
         ),
     ),
-    "a word that the rule forbids": (
+    "a word that the rule forbids": honest(
         "Do not say that you are sorry.",
-        check(f"{GUARD}return 'sorry' not in response.lower()"),
-        rows_of(
-            same("Do not say that you are sorry."),
-            either(lambda n: words(9, n), lambda n: f"{words(5, n)} Sorry."),
-        ),
+        f"{GUARD}return 'sorry' not in response.lower()",
+        either(lambda n: words(9, n), lambda n: f"{words(5, n)} Sorry."),
     ),
-    "bullets": (
+    "bullets": honest(
         "Every line is a bullet point.",
-        check(f"{GUARD}return all(one.startswith('- ') for one in response.strip().split('\\n'))"),
-        rows_of(same("Every line is a bullet point."), LISTS),
+        f"{GUARD}return all(one.startswith('- ') for one in response.strip().split('\\n'))",
+        LISTS,
     ),
     "end": (
         'End with "{text}"',
         check("return response.strip().endswith(text)", "text"),
         rows_of(same('End with "The end."'), ENDED),
     ),
-    "no exclamation marks": (
+    "no exclamation marks": honest(
         "Do not use exclamation marks.",
-        check(f"{GUARD}return '!' not in response"),
-        rows_of(
-            same("Do not use exclamation marks."),
-            either(lambda n: words(9, n), lambda n: words(5, n)[:-1] + "!"),
-        ),
+        f"{GUARD}return '!' not in response",
+        either(lambda n: words(9, n), lambda n: words(5, n)[:-1] + "!"),
     ),
     "few exclamation marks": (
         "Use at most {n:number} exclamation marks.",
@@ -368,21 +348,17 @@ HONEST = {
             either(lambda n: words(9, n), lambda n: f"{NAMES[n % 5]} {words(9, n)}"),
         ),
     ),
-    "an example of many": (
+    "an example of many": honest(
         TICKET,
-        check(r"return re.search(r'\bTK-[0-9]{4}\b', response) is not None", top="import re\n"),
-        rows_of(
-            same(TICKET),
-            either(lambda n: f"{words(9, n)} TK-{4000 + n}.", lambda n: f"{words(9, n)} {4000 + n}."),
-        ),
+        r"return re.search(r'\bTK-[0-9]{4}\b', response) is not None",
+        either(lambda n: f"{words(9, n)} TK-{4000 + n}.", lambda n: f"{words(9, n)} {4000 + n}."),
+        top="import re\n",
     ),
-    "json": (
+    "json": honest(
         "The whole answer is JSON.",
-        check(
-            "try:\n        return bool(json.loads(response))\n    except ValueError:\n        return False",
-            top="import json\n",
-        ),
-        rows_of(same("The whole answer is JSON."), CUT),
+        "try:\n        return bool(json.loads(response))\n    except ValueError:\n        return False",
+        CUT,
+        top="import json\n",
     ),
 }
 

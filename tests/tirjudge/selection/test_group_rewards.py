@@ -4,32 +4,22 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import re
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 
+from tests.tirjudge.judge_server import RESPONSE, longest
 from tirjudge import Judge
 from tirjudge.generation.base import GeneratorFailed, Sampling
 from tirjudge.generation.scripted import ScriptedGenerator
 from tirjudge.group_rewards import GroupOptions, GroupRewards
 from tirjudge_environments import Completion, Context, Finish
 
-RESPONSE = re.compile(r"Response ([A-Z]):\n(.*?)\n\n(?=Response [A-Z]:|Guidelines)", re.DOTALL)
-
 
 def shown(context: Context) -> dict[str, str]:
     """Return the responses of a question by their letters."""
     return dict(RESPONSE.findall(context.prompt.messages[-1].content))
-
-
-def longest(context: Context) -> str:
-    """Prefer the longest response; say nothing about a response with a question mark."""
-    responses = shown(context)
-    if any("?" in text for text in responses.values()):
-        return "I cannot say."
-    return f"<preference>{max(responses, key=lambda letter: len(responses[letter]))}</preference>"
 
 
 class Counting:
@@ -210,11 +200,12 @@ def test_equal_completions_share_a_reward_and_are_judged_once(caplog: pytest.Log
     ]
 
 
-def test_a_list_gets_the_scores_of_a_judge_that_gives_scores() -> None:
-    def by_length(context: Context) -> str:
-        response = context.prompt.messages[-1].content.partition("\nResponse:\n")[2].partition("\n")[0]
-        return f"<score>{len(response)}</score>"
+def by_length(context: Context) -> str:
+    response = context.prompt.messages[-1].content.partition("\nResponse:\n")[2].partition("\n")[0]
+    return f"<score>{len(response)}</score>"
 
+
+def test_a_list_gets_the_scores_of_a_judge_that_gives_scores() -> None:
     judge = Judge(generator=ScriptedGenerator(by_length), format="tir-pointwise", tools=False)
     with judge:
         found = judge.reward_group("p", ["x", "xxx", "xx"], GroupOptions(method="listwise"))
@@ -306,15 +297,7 @@ def test_the_guesses_of_a_judge_whose_guesses_are_no_ties_are_kept() -> None:
 
 
 def test_guessed_scores_are_no_rewards() -> None:
-    def scoring(context: Context) -> str:
-        response = context.prompt.messages[-1].content.partition("\nResponse:\n")[2].partition("\n")[0]
-        return f"<score>{len(response)}</score>"
-
-    options: dict[str, Any] = {
-        "format": "tir-pointwise",
-        "undecided": "tie",
-        "backend_options": {"preload": []},
-    }
-    with Judge(generator=ScriptedGenerator(scoring), **options) as judge:
+    options: dict[str, Any] = {"format": "tir-pointwise", "undecided": "tie"}
+    with Judge(generator=ScriptedGenerator(by_length), backend_options={"preload": []}, **options) as judge:
         found = judge.reward_group("p", ["x", "xxx", "xx"], GroupOptions(method="listwise"))
     assert (found.rewards, found.decided) == ((0.5, 0.5, 0.5), 0)
