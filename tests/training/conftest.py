@@ -17,6 +17,7 @@ from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 from transformers import PreTrainedTokenizerFast, Qwen3Config, Qwen3ForCausalLM
 
 from tests.tirjudge.endpoint_server import EndpointServer, serving
+from tests.tirjudge.tiny_models import CHAT
 from tests.training.fitting import fit
 from tirjudge_environments import Environment, JudgeTask, Message, Prompt, View
 from tirjudge_environments.formats.tir_comparison import TirPairwise
@@ -36,11 +37,6 @@ with suppress(ImportError, RuntimeError):
 gc.collect()
 gc.freeze()
 
-CHAT = (
-    "{% for message in messages %}<|im_start|>{{ message.role }}\n{{ message.content }}<|im_end|>\n"
-    "{% endfor %}"
-    "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
-)
 PROGRAM = "```python\nprint(len(responses))\n```\n"
 BROKEN = "```python\nprint(1/0)\n```\n"
 OUTPUT = "```output\n2\n```\n"

@@ -154,6 +154,17 @@ async def test_the_last_turn_of_the_budget_runs_no_program() -> None:
     assert (score.total, score.metrics) == (expected.total, expected.parts)
 
 
+def spoken(dialogue: ToolDialogue, tool: str, arguments: dict[str, Any], output: str) -> list[dict[str, Any]]:
+    """Return the messages of a dialogue that calls a tool once and then prefers A."""
+    call = {"function": {"name": tool, "arguments": arguments}}
+    return [
+        {"role": "user", "content": dialogue.prompt},
+        {"role": "assistant", "content": "", "tool_calls": [call]},
+        {"role": "tool", "content": output},
+        {"role": "assistant", "content": "<preference>A</preference>"},
+    ]
+
+
 @pytest.mark.parametrize(
     ("code", "total"), [("print(len(response_a), len(response_b))", 1.0), ("print(len(prompt))", 0.0)]
 )
@@ -166,13 +177,7 @@ async def test_evidence_is_found_by_frameworks_that_show_the_messages_at_the_end
     dialogue = ToolDialogue(settings(options=options), row, framework="a framework")
     async with open_sandbox("local", preload=()) as sandbox:
         output = await dialogue.call("run_python", {"code": code}, sandbox)
-    call = {"function": {"name": "run_python", "arguments": {"code": code}}}
-    messages = [
-        {"role": "user", "content": dialogue.prompt},
-        {"role": "assistant", "content": "", "tool_calls": [call]},
-        {"role": "tool", "content": output},
-        {"role": "assistant", "content": "<preference>A</preference>"},
-    ]
+    messages = spoken(dialogue, "run_python", {"code": code}, output)
     assert len(dialogue.executions) == 2
     score = await dialogue.score(messages, dialogue.executions)
     assert isinstance(score, Reward)
@@ -196,13 +201,7 @@ async def test_a_framework_offers_tests_beside_python() -> None:
     output = await thread.awaited(dialogue.call("run_tests", arguments, thread.sandbox))
     assert "response A: 1 of 1 cases passed" in output
     assert "response B: 0 of 1 cases passed" in output
-    call = {"function": {"name": "run_tests", "arguments": arguments}}
-    messages = [
-        {"role": "user", "content": dialogue.prompt},
-        {"role": "assistant", "content": "", "tool_calls": [call]},
-        {"role": "tool", "content": output},
-        {"role": "assistant", "content": "<preference>A</preference>"},
-    ]
+    messages = spoken(dialogue, "run_tests", arguments, output)
     score = await dialogue.score(messages, dialogue.executions)
     assert isinstance(score, Reward)
     assert score.total == 1.0

@@ -8,6 +8,7 @@ from dataclasses import replace
 import pytest
 import pytest_asyncio
 
+from tests.trajectories import bare_trajectory
 from tirjudge_environments import (
     Call,
     Completion,
@@ -16,7 +17,6 @@ from tirjudge_environments import (
     Evidence,
     Finish,
     JudgeSession,
-    Prompt,
     Reward,
     RunCode,
     StopReason,
@@ -25,7 +25,6 @@ from tirjudge_environments import (
     TirPointwise,
     Trajectory,
     Unscored,
-    Verdict,
     View,
 )
 from tirjudge_environments.programs.evidence import decided, evidence_of
@@ -343,19 +342,6 @@ async def test_a_response_that_is_printed_is_no_evidence_for_itself(make_task, s
 async def test_a_verdict_that_rests_on_another_tool_says_so() -> None:
     answered = Call(RunCode("{}", tool="run_tests"), Execution(status=Status.OK, stdout="A 1 of 1"))
     counted = Call(RunCode(CHECKS), Execution(status=Status.OK, stdout="A 1 of 1"))
-    assert evidence_of(with_calls(counted, answered)) is Evidence.TOOL
-    assert decided(with_calls(counted, answered)) is None
-    assert evidence_of(with_calls(answered, counted)) is Evidence.UNCHECKED
-
-
-def with_calls(*calls: Call) -> Trajectory:
-    return Trajectory(
-        view=View("AB", (0, 1)),
-        sample=0,
-        prompt=Prompt(messages=()),
-        prompt_ids=None,
-        segments=(),
-        calls=calls,
-        stop=StopReason.VERDICT,
-        verdict=Verdict(choice=0),
-    )
+    assert evidence_of(bare_trajectory(calls=(counted, answered))) is Evidence.TOOL
+    assert decided(bare_trajectory(calls=(counted, answered))) is None
+    assert evidence_of(bare_trajectory(calls=(answered, counted))) is Evidence.UNCHECKED

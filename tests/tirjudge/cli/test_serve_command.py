@@ -8,8 +8,10 @@ import subprocess
 import sys
 import time
 from collections import Counter
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
+from contextlib import contextmanager
+from typing import IO, Any
 
 import httpx
 import pytest
@@ -58,53 +60,55 @@ def test_accepted_requests_are_answered_before_the_shutdown(endpoint: EndpointSe
         assert ended.result() == (0, "tirjudge serve: ended\n")
 
 
-@pytest.mark.slow
-def test_a_model_server_that_is_killed_gives_an_error_and_no_score() -> None:
+@contextmanager
+def hanging_model() -> Iterator[tuple[subprocess.Popen[str], IO[str], str]]:
+    """Start a model that answers no question; give its process, what it prints, and its URL."""
     model = subprocess.Popen([sys.executable, "-c", HANGING_MODEL], stdout=subprocess.PIPE, text=True)
     assert model.stdout is not None
-    url = f"http://127.0.0.1:{model.stdout.readline().strip()}/v1"
     try:
-        with Server("--model", "m", "--base-url", url) as running, ThreadPoolExecutor() as pool:
-            asked = pool.submit(
-                running.ask, {"query": ["Rate it. x"], "prompts": ["Rate it."]}, "/get_reward"
-            )
-            assert model.stdout.readline() == "asked\n"
-            model.send_signal(signal.SIGKILL)
-            response = asked.result()
-            assert response.status_code == 503
-            (key,) = response.json()
-            assert key == "detail"
-            assert response.json()["detail"].startswith(f"generator_down: {url}")
-            ready = httpx.get(f"{running.url}/readyz", timeout=100)
-            assert (ready.status_code, httpx.get(f"{running.url}/healthz").status_code) == (503, 200)
+        yield model, model.stdout, f"http://127.0.0.1:{model.stdout.readline().strip()}/v1"
     finally:
         model.kill()
         model.communicate()
+
+
+@pytest.mark.slow
+def test_a_model_server_that_is_killed_gives_an_error_and_no_score() -> None:
+    question = {"query": ["Rate it. x"], "prompts": ["Rate it."]}
+    with (
+        hanging_model() as (model, printed, url),
+        Server("--model", "m", "--base-url", url) as running,
+        ThreadPoolExecutor() as pool,
+    ):
+        asked = pool.submit(running.ask, question, "/get_reward")
+        assert printed.readline() == "asked\n"
+        model.send_signal(signal.SIGKILL)
+        response = asked.result()
+        assert response.status_code == 503
+        (key,) = response.json()
+        assert key == "detail"
+        assert response.json()["detail"].startswith(f"generator_down: {url}")
+        ready = httpx.get(f"{running.url}/readyz", timeout=100)
+        assert (ready.status_code, httpx.get(f"{running.url}/healthz").status_code) == (503, 200)
 
 
 @pytest.mark.slow
 def test_the_end_comes_in_time_whatever_callers_and_model_do() -> None:
-    model = subprocess.Popen([sys.executable, "-c", HANGING_MODEL], stdout=subprocess.PIPE, text=True)
-    assert model.stdout is not None
-    url = f"http://127.0.0.1:{model.stdout.readline().strip()}/v1"
-    try:
-        with (
-            Server("--grace", "0.5", "--model", "m", "--base-url", url) as running,
-            ThreadPoolExecutor() as pool,
-        ):
-            asked = pool.submit(running.ask)
-            assert model.stdout.readline() == "asked\n"
-            address = ("127.0.0.1", int(running.url.rpartition(":")[2]))
-            with socket.create_connection(address) as idle, socket.create_connection(address) as slow:
-                idle.sendall(b"GET")
-                slow.sendall(b"POST /v1/judge HTTP/1.1\r\nhost: localhost\r\ncontent-length: 9\r\n\r\n")
-                begun = time.monotonic()
-                assert running.end() == (0, "tirjudge serve: ended\n")
-                assert 0.5 < time.monotonic() - begun < 10
-            assert isinstance(asked.exception(), httpx.TransportError)
-    finally:
-        model.kill()
-        model.communicate()
+    with (
+        hanging_model() as (_, printed, url),
+        Server("--grace", "0.5", "--model", "m", "--base-url", url) as running,
+        ThreadPoolExecutor() as pool,
+    ):
+        asked = pool.submit(running.ask)
+        assert printed.readline() == "asked\n"
+        address = ("127.0.0.1", int(running.url.rpartition(":")[2]))
+        with socket.create_connection(address) as idle, socket.create_connection(address) as slow:
+            idle.sendall(b"GET")
+            slow.sendall(b"POST /v1/judge HTTP/1.1\r\nhost: localhost\r\ncontent-length: 9\r\n\r\n")
+            begun = time.monotonic()
+            assert running.end() == (0, "tirjudge serve: ended\n")
+            assert 0.5 < time.monotonic() - begun < 10
+        assert isinstance(asked.exception(), httpx.TransportError)
 
 
 @pytest.mark.slow

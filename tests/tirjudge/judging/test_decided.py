@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from tests.trajectories import bare_trajectory
 from tirjudge.judging.checked import CheckedCriterion
 from tirjudge.judging.combining import by_criteria, by_views, self_consistency
 from tirjudge.judging.judgment import Judgment
@@ -19,7 +20,6 @@ from tirjudge_environments import (
     Episode,
     JudgeTask,
     Message,
-    Prompt,
     RunCode,
     StopReason,
     Trajectory,
@@ -38,12 +38,8 @@ def view(order: tuple[int, ...], choice: int | None, *, decides: bool, checked: 
     again = "ABC"[(order.index(choice) - 1) % len(order)] if choice is not None else ""
     exchanged = Execution(status=Status.OK, stdout=again) if checked else None
     call = Call(RunCode("..."), Execution(status=Status.OK, stdout=found), 0, exchanged)
-    return Trajectory(
+    return bare_trajectory(
         view=View("".join("ABC"[one] for one in order), order),
-        sample=0,
-        prompt=Prompt(messages=()),
-        prompt_ids=None,
-        segments=(),
         calls=(call,) if decides else (),
         stop=StopReason.MALFORMED if choice is None else StopReason.VERDICT,
         verdict=None if choice is None else Verdict(choice=choice),

@@ -7,9 +7,10 @@ from dataclasses import replace
 
 import pytest
 
+from tests.trajectories import bare_trajectory
 from tirjudge.judging.combining import by_views, self_consistency
 from tirjudge.judging.judgment import Judgment
-from tirjudge_environments import Episode, JudgeTask, Message, Prompt, StopReason, Trajectory, Verdict, View
+from tirjudge_environments import Episode, JudgeTask, Message, StopReason, Trajectory, Verdict, View
 
 End = Verdict | StopReason
 
@@ -32,18 +33,10 @@ def alone(*scores: float | None) -> Judgment:
 
 
 def _trajectory(name: str, end: End) -> Trajectory:
-    verdict = end if isinstance(end, Verdict) else None
-    return Trajectory(
-        view=View(name, (0, 1)),
-        sample=0,
-        prompt=Prompt(messages=()),
-        prompt_ids=None,
-        segments=(),
-        calls=(),
-        stop=end if isinstance(end, StopReason) else StopReason.VERDICT,
-        verdict=verdict,
-        detail="" if verdict else f"why {end}",
-    )
+    view = View(name, (0, 1))
+    if isinstance(end, Verdict):
+        return bare_trajectory(view=view, verdict=end)
+    return bare_trajectory(view=view, stop=end, verdict=None, detail=f"why {end}")
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from tests.trajectories import bare_trajectory
 from tirjudge.generation.scripted import ScriptedGenerator
 from tirjudge.records.episodes import episode_record, read_trajectory, trajectory_record
 from tirjudge.records.result_row import passages
@@ -20,14 +21,12 @@ from tirjudge_environments import (
     Finish,
     JudgeTask,
     Message,
-    Prompt,
     Refused,
     RunCode,
     Segment,
     StopReason,
     ToolCall,
     Trajectory,
-    View,
 )
 from tirjudge_environments.formats.tir_comparison import TirPairwise
 from tirjudge_sandbox import Sandbox, open_sandbox
@@ -98,16 +97,8 @@ def test_without_tools_a_fence_is_no_program() -> None:
 
 
 def bare(text: str) -> Trajectory:
-    return Trajectory(
-        view=View("AB", (0, 1)),
-        sample=0,
-        prompt=Prompt(messages=()),
-        prompt_ids=None,
-        segments=(Segment(by=By.MODEL, text=text),),
-        calls=(),
-        stop=StopReason.MALFORMED,
-        verdict=None,
-    )
+    segments = (Segment(by=By.MODEL, text=text),)
+    return bare_trajectory(segments=segments, stop=StopReason.MALFORMED, verdict=None)
 
 
 async def test_an_episode_is_one_json_line(sandbox: Sandbox) -> None:

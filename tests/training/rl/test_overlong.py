@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 from pydantic import ValidationError
 
+from tests.trajectories import bare_trajectory
 from tirjudge_environments import (
     By,
     Episode,
     JudgeTask,
-    Prompt,
     Reward,
     Segment,
     StopReason,
@@ -32,16 +32,7 @@ def trajectory(tokens: int, stop: StopReason = StopReason.VERDICT) -> Trajectory
         Segment(by=By.MODEL, text="x", ids=half, logprobs=(-0.5,) * len(half)),
         Segment(by=By.SANDBOX, text="y", ids=half),
     )
-    return Trajectory(
-        view=VIEW,
-        sample=0,
-        prompt=Prompt(messages=()),
-        prompt_ids=(3, 4),
-        segments=segments,
-        calls=(),
-        stop=stop,
-        verdict=None,
-    )
+    return bare_trajectory(prompt_ids=(3, 4), segments=segments, stop=stop, verdict=None)
 
 
 def rollouts(*trajectories: Trajectory, rewards: tuple[float, ...]) -> ScoredRollouts:

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tests.training.conftest import CHAT
+from tests.tirjudge.tiny_models import CHAT
 from tests.training.one_batch import ONE_BATCH
 from tests.training.train_command import train
 from tirjudge.judging.judge_engine import JudgeEngine

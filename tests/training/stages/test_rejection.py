@@ -12,6 +12,7 @@ import pytest
 
 from tests.training.conftest import ENVIRONMENTS, source
 from tests.training.forked import Forked
+from tests.trajectories import bare_trajectory
 from tirjudge.storage.durable_files import RunFolder
 from tirjudge.storage.json_lines import read_lines
 from tirjudge_environments import (
@@ -20,15 +21,11 @@ from tirjudge_environments import (
     Episode,
     JudgeTask,
     Message,
-    Prompt,
     Reward,
     RunCode,
     Segment,
-    StopReason,
     Trajectory,
     Unscored,
-    Verdict,
-    View,
 )
 from tirjudge_environments.types import By, Refused
 from tirjudge_training.methods import pipeline_of
@@ -203,19 +200,11 @@ def test_samples_that_are_all_too_long_name_the_key_of_their_limit(
 def trajectory(tokens: int, calls: int) -> Trajectory:
     """Return a trajectory with that many tokens of the model, and twice as many of the sandbox."""
     request = RunCode("print(1)")
-    return Trajectory(
-        view=View("AB", (0, 1)),
-        sample=0,
-        prompt=Prompt(messages=(Message("user", "q"),)),
-        prompt_ids=(1,),
-        segments=(
-            Segment(by=By.MODEL, text="", ids=(2,) * tokens, logprobs=(0.0,) * tokens),
-            Segment(by=By.SANDBOX, text="", ids=(3,) * (200 - tokens)),
-        ),
-        calls=(Call(request, Refused("")),) * calls,
-        stop=StopReason.VERDICT,
-        verdict=Verdict(choice=0),
+    segments = (
+        Segment(by=By.MODEL, text="", ids=(2,) * tokens, logprobs=(0.0,) * tokens),
+        Segment(by=By.SANDBOX, text="", ids=(3,) * (200 - tokens)),
     )
+    return bare_trajectory(prompt_ids=(1,), segments=segments, calls=(Call(request, Refused("")),) * calls)
 
 
 def scored_rollouts(*episodes: tuple[int, int, float | None]) -> ScoredRollouts:
