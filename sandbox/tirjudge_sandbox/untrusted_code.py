@@ -60,7 +60,8 @@ async def run_with_isolated(
 
 def _request(execution: Execution) -> str | None:
     """Return the request with which a program ended; None if it ended otherwise."""
-    if execution.status is not Status.ERROR or execution.exit_code != isolated.REQUEST_CODE:
+    # The time may have been spent while the program ended.
+    if execution.exit_code != isolated.REQUEST_CODE:
         return None
     _, start, request = execution.stderr.rpartition(f"\n{isolated.REQUEST}")
     if not start:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import pytest
 
@@ -119,6 +120,17 @@ async def test_what_a_caller_printed_before_the_time_was_spent_is_kept(box: Sand
     ran = await run_with_isolated(box, Program(source=source), Limits(cpu_seconds=1))
     assert (ran.status, ran.exit_code) == (Status.CPU_LIMIT, None)
     assert (ran.stdout, ran.stderr) == ("first\n", "err\n")
+
+
+async def test_time_that_is_spent_while_a_program_asks_shows_nothing_of_the_request(box: Sandbox) -> None:
+    class Late(LocalSandbox):
+        async def run(self, program: Program, limits: Limits = Limits()) -> Execution:
+            ran = await box.run(program, limits)
+            return replace(ran, status=Status.CPU_LIMIT, cpu_seconds=limits.cpu_seconds)
+
+    source = "import isolated, sys\nprint('err', file=sys.stderr)\nisolated.run('print(1)')"
+    ran = await run_with_isolated(Late(), Program(source=source))
+    assert (ran.status, ran.exit_code, ran.stderr) == (Status.CPU_LIMIT, None, "err\n")
 
 
 async def test_a_program_that_asks_differently_each_time_is_an_error(box: Sandbox) -> None:

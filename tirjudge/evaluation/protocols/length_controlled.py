@@ -73,9 +73,7 @@ class LengthControlled:
 
     def figures(self, units: Units) -> Figures:
         models = units.values[:, -1].astype(int)
-        # The baseline under another prompt, as `gpt4_1106_preview_concise`.
-        start = f"{units.names[0]}_"
-        gamed = [number for number, name in enumerate(units.names) if start != "_" and name.startswith(start)]
+        gamed = [number for number, name in enumerate(units.names) if _is_gamed(name, units.names[0])]
         found = {
             number: _controlled(units.values, models, number, gamed) for number in np.unique(models).tolist()
         }
@@ -122,6 +120,11 @@ def _against_baseline(names: list[str], pairs: NDArray[np.intp], values: Values)
     seen = np.where(swapped, 1 - win, win), np.where(swapped, second, first), np.where(swapped, first, second)
     model = np.argsort(order)[np.where(swapped, pairs[:, 0], pairs[:, 1])]
     return [names[number] for number in order], np.column_stack([*seen, difficulty, model])
+
+
+def _is_gamed(name: str, baseline: str) -> bool:
+    """Return True for the baseline under another prompt, as `gpt4_1106_preview_concise`."""
+    return bool(baseline) and name.startswith(f"{baseline}_")
 
 
 def _controlled(values: Values, models: NDArray[np.intp], number: int, gamed: list[int]) -> Fitted:
