@@ -21,12 +21,10 @@ _LOWEST, _HIGHEST = 1.0, 10.0
 
 
 def decisive(trajectory: Trajectory) -> Call | None:
-    """Return the last program that ended well; None if there is no such program.
-
-    A check with an error was corrected: its counts, of the other checks, decide nothing.
-    """
+    """Return the last program that ended well; None if there is no such program."""
     calls = [call for call in reversed(trajectory.calls) if not call.request.tool]
     found = next(filter(ended_well, calls), None)
+    # A check with an error was corrected: its counts, of the other checks, decide nothing.
     is_partial = found and found.request.is_check and (_printed(found.outcome) or "").startswith(ERROR)
     return None if is_partial and found is not calls[0] else found
 
