@@ -13,6 +13,7 @@ from typing import Annotated, Any
 from pydantic import BaseModel, ConfigDict, Field
 
 from tirjudge.generation.base import GeneratorFailed
+from tirjudge.judging.empty_answers import with_content
 from tirjudge.judging.judge_engine import JudgeEngine
 from tirjudge.judging.judgment import Judgment
 from tirjudge.judging.questions import truncated
@@ -236,14 +237,15 @@ class GroupJudge:
     async def _listwise(self, task: JudgeTask, options: GroupOptions, order: Order | None) -> GroupRewards:
         """Ask once: the judge's scores if its format gives any, else 1 for the best and 0 for all others.
 
-        A tie of all, such as a guess, pays 1/2.
+        A tie of all, and a guess, pay 1/2.
         """
         size = len(task.candidates)
         answer, was_known = await self._ask(task, tuple(range(size)), options, order)
         rewards: tuple[float | None, ...] = answer.scores or (None,) * size
         if answer.scores is None and answer.best:
             tied = len(answer.best) == size
-            rewards = tuple(TIE if tied else float(member in answer.best) for member in range(size))
+            best = TIE if tied or answer.decided is False else 1.0
+            rewards = tuple(best * (member in answer.best) for member in range(size))
         each = self._dialogues(task, options, order)
         return GroupRewards(
             rewards=rewards,
@@ -331,4 +333,6 @@ def _scores(judgment: Judgment) -> tuple[float | None, ...] | None:
     """Return one score per candidate; None if the format gives none, or the judge gave no verdict."""
     if judgment.stop is not StopReason.VERDICT or not judgment.scores:
         return None
-    return tuple(judgment.scores.get(index) for index in range(len(judgment.episode.task.candidates)))
+    task, scores = judgment.episode.task, judgment.scores
+    kept = with_content(task)
+    return tuple(scores.get(one, None if one in kept else 0.0) for one in range(len(task.candidates)))

@@ -209,7 +209,9 @@ def test_a_list_gets_the_scores_of_a_judge_that_gives_scores() -> None:
     judge = Judge(generator=ScriptedGenerator(by_length), format="tir-pointwise", tools=False)
     with judge:
         found = judge.reward_group("p", ["x", "xxx", "xx"], GroupOptions(method="listwise"))
-    assert (found.rewards, found.calls) == ((1.0, 3.0, 2.0), 3)
+        assert (found.rewards, found.calls) == ((1.0, 3.0, 2.0), 3)
+        silent = judge.reward_group("p", ["x", "", "xx"], GroupOptions(method="listwise"))
+    assert silent.rewards == (1.0, 0.0, 2.0)
 
 
 @pytest.mark.parametrize(
@@ -255,6 +257,7 @@ def measuring(context: Context) -> str:
         (("u", "uu"), "knockout", (0.5, 0.5), 0, 1),
         (("x", "xx", "xxx"), "listwise", (0.0, 0.0, 1.0), 1, 0),
         (("u", "uu", "uuu"), "listwise", (0.5, 0.5, 0.5), 0, 1),
+        (("", "u", "uu"), "listwise", (0.0, 0.5, 0.5), 0, 1),
     ],
 )
 def test_a_guess_pays_as_a_tie_unless_guesses_are_kept(
