@@ -112,14 +112,19 @@ def with_reruns(
     votes that it has.
     """
     for row, own in run:
-        votes = list(row.votes)
+        votes = list(_said(row))
         others = [rerun[row.domain, row.id] for rerun in reruns if (row.domain, row.id) in rerun]
         counts["not in every rerun"] += len(others) < len(reruns)
         for other in others:
             start = 1 + max((vote.sample for vote in votes), default=-1)
-            votes += [replace(vote, sample=start + vote.sample) for vote in other.votes]
+            votes += [replace(vote, sample=start + vote.sample) for vote in _said(other)]
         # The recorded verdict is that of the first run alone.
         yield replace(row, votes=tuple(votes), verdict=None), own
+
+
+def _said(row: JudgedRow) -> tuple[Vote, ...]:
+    """Return the votes of a row; each is the tie that stands in place of a guess."""
+    return tuple(replace(one, best=row.verdict or ()) for one in row.votes) if row.is_guess else row.votes
 
 
 def class_of(best: Sequence[int]) -> int:
@@ -137,7 +142,7 @@ def _calibrated(row: JudgedRow, people: tuple[int | None, ...], confidence: Conf
         people=people,
         gold=majority(people),
         confidence=_confidence(row, best, confidence) if best else None,
-        votes=row.votes,
+        votes=_said(row),
         cluster=row.cluster,
     )
 
@@ -388,6 +393,8 @@ def labelled(rows: Sequence[CalibratedRow]) -> list[CalibratedRow]:
 
 def curve(rows: Sequence[CalibratedRow], *, seed: int) -> Curve:
     """Return the curve of rows with a majority label. Raises ValueError if no verdict has a confidence."""
+    # Rows are stored as they finish, and a resample is drawn by position.
+    rows = sorted(rows, key=lambda row: row.id)
     confidence, wrong = _ordered(rows)
     if not len(confidence):
         raise ValueError("no labelled row has a verdict with this confidence")

@@ -135,6 +135,8 @@ class JudgedRow:
     """True if the verdict was left open for a low confidence."""
     decided: bool | None = None
     """True if programs decided the verdict, False if not; None if that is not known."""
+    is_guess: bool = False
+    """True if the verdict is a tie in place of a guess, which the votes name."""
     judge: str = ""
     """Name of the model that judged the row; empty if it is not known, and for a jury."""
     jury: Mapping[str, tuple[Index, ...]] = field(default_factory=dict)

@@ -95,6 +95,12 @@ def test_coverage_and_risk_count_the_kept_verdicts(drawn: list[tuple[int, float 
         assert found == point(rows, found.threshold)
 
 
+def test_the_order_of_the_rows_changes_no_interval() -> None:
+    draw = Random(5)
+    rows = [row(str(n), int(draw.random() < 0.3), 0, draw.random()) for n in range(120)]
+    assert curve(rows[::-1], seed=1) == curve(rows, seed=1)
+
+
 def test_rows_of_a_cluster_are_one_row_of_the_curve() -> None:
     """A hundred rows, each ten times in a cluster, have the intervals of a hundred rows."""
     draw = Random(2)
@@ -265,6 +271,10 @@ def test_reruns_are_further_samples() -> None:
     counts.clear()
     list(with_reruns(rows, [second, {}], counts))
     assert counts["not in every rerun"] == 2
+    # A tie that stands in place of a guess is what the judge said.
+    guess = JudgedRow(id="a", votes=votes((0,)), verdict=(0, 1), is_guess=True)
+    [(merged_guess, _)] = with_reruns([(guess, rows[0][1])], [{("", "a"): guess}], counts)
+    assert (decision(merged_guess), [vote.best for vote in merged_guess.votes]) == ((0, 1), [(0, 1)] * 2)
 
 
 @pytest.mark.parametrize(

@@ -224,6 +224,7 @@ class TirjudgeResults:
             verdict=verdict,
             left_open=verdict is not None and row.get("stop") == StopReason.ABSTAINED,
             decided=decided if isinstance(decided, bool) else None,
+            is_guess=bool(row.get("guess")),
             # The models of a jury may be of several families.
             judge="" if row.get("jury") else str(row.get("model") or ""),
             jury=_jury(row, candidates),
