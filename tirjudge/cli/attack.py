@@ -19,6 +19,7 @@ from tirjudge.cli.output import SOME_FAILED, examples, option, output_file, refu
 from tirjudge.console_text import printable
 from tirjudge.data.inspection import InspectedRows
 from tirjudge.judging.options import OF_RUNS
+from tirjudge.judging.questions import format_for
 from tirjudge.statistics.clusters import in_clusters
 from tirjudge.statistics.printed import bracketed
 from tirjudge.statistics.proportions import Proportion
@@ -131,7 +132,7 @@ def _with_fixed_order(options: RunOptions) -> tuple[RunOptions, bool]:
     """
     order = options.order or options.options.get("order")
     if order is None:
-        named = options.format and open_environment(options.format, **options.options)
+        named = options.format and open_environment(format_for(options.format, "pairwise"), **options.options)
         order = getattr(named, "order", None) if named else "random"
     if order != "random":
         return options, False

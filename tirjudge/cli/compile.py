@@ -80,6 +80,8 @@ def compile(
     rows = list[RuledRow]()
     for name in files:
         source, bad = reading.open(name), 0
+        if target.exists() and source.is_at(target):
+            raise ValueError(f"{target} is the input: choose another --output")
         for row in source:
             try:
                 rows.append(ruled_row(row, columns, meaning, listed))

@@ -93,7 +93,7 @@ def criteria(
         spending = stack.enter_context(
             Spending(calls, prices=prices, limit=options.max_cost, overwrite=options.overwrite)
         )
-        run = _Run(options, plan, most, lines, {row["id"] for row in lines.rows() if "id" in row})
+        run = _Run(options, plan, most, lines, {str(row["id"]) for row in lines.rows() if "id" in row})
         try:
             completed = asyncio.run(run.over(rows, spending, weights))
         except KeyboardInterrupt:

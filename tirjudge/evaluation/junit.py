@@ -22,8 +22,10 @@ def write_junit(path: Path, run: Replay) -> None:
 
     A row fails if its verdict is not its label, also by a tie, or if its single response does not pass and
     has no label. A row without a verdict, or that could not be judged, is an error, and a verdict that was
-    left open is skipped. Names and reasons are untrusted.
+    left open is skipped. Names and reasons are untrusted. Raises ValueError for a file of another kind.
     """
+    if path.is_file() and path.read_bytes()[:5] not in (b"", b"<?xml"):
+        raise ValueError(f"{path} is no JUnit file: choose another --junit")
     suite = ElementTree.Element("testsuite", name=printable(run.name), tests="0")
     found = [(row.id, row.domain, float(row.cost.seconds if row.cost else 0), *_outcome(row)) for row in run]
     found += [(id, "", 0.0, "error", reason) for id, reason in _failed(run)]

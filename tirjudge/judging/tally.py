@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 
 from tirjudge.console_text import counted
 from tirjudge.judging.copied_programs import LEAST_PROMPTS, CopiedPrograms
+from tirjudge.records.result_row import read_result_row
 from tirjudge.statistics.clusters import prompt_cluster
 from tirjudge.statistics.estimators import Credits
 from tirjudge.statistics.proportions import Proportion
@@ -86,7 +87,8 @@ class Tally:
     def of(cls, rows: Iterable[Mapping[str, Any]], *, failed: int = 0) -> Tally:
         """Return the counts of the rows of a result file, besides which others failed."""
         tally = cls(failed=failed)
-        for row in rows:
+        for number, row in enumerate(rows, 1):
+            read_result_row(row, f"row {number} of the result file")
             tally.add(row)
         return tally
 

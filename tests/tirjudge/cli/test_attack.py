@@ -63,6 +63,19 @@ def unquoted(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(TirFormat, "is_bounded", False)
 
 
+@pytest.mark.parametrize("family", ["tir", "checks"])
+def test_a_family_of_formats_is_attacked(family: str, tmp_path: Path, endpoint: EndpointServer) -> None:
+    check = "```python\ndef check(response):\n    return ['right' in response]\n```"
+    endpoint.script = lambda body: (
+        chat(check) if "Write the function" in body["messages"][-1]["content"] else literal(body)
+    )
+    write_rows(tmp_path / "rows.jsonl", rows(1))
+    words = ["rows.jsonl", "--format", family, "--json", *through(endpoint), "--attack", "remark"]
+    done = attack(tmp_path, *words)
+    assert done.exit_code == 0, done.stderr
+    assert set(flips(done.stdout).values()) == {(1, 0, 0)}
+
+
 def test_forged_turns_and_sections_reach_no_verdict(
     tmp_path: Path, endpoint: EndpointServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:

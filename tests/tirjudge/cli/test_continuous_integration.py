@@ -124,6 +124,10 @@ def test_judged_rows_are_test_cases(tmp_path: Path, endpoint: EndpointServer) ->
     assert done.returncode == 1, "a row failed"
     invoke("score", "out.jsonl", "--junit", "scored.xml", folder=tmp_path, code=0)
     assert suite(tmp_path / "scored.xml") == suite(tmp_path / "ci.xml")
+    kept = (tmp_path / "out.jsonl").read_text()
+    refused = invoke("score", "out.jsonl", "--junit", "out.jsonl", folder=tmp_path, code=2)
+    assert "out.jsonl is no JUnit file: choose another --junit" in refused.stderr
+    assert (tmp_path / "out.jsonl").read_text() == kept
     refused = judge(tmp_path, *words, "--output", "-")
     assert (refused.returncode, "leave out --output -" in refused.stderr) == (2, True)
 

@@ -158,6 +158,16 @@ def test_results_that_lack_their_settings_or_a_digest_are_refused_in_one_line(
     run = judge(tmp_path, *arguments, code=2)
     assert run.stderr.count("\n") == 1
     assert "a row has no id or no digest" in run.stderr
+    for damage in (
+        {"views": None},
+        {"jury": [1]},
+        {"criteria": [1]},
+        {"prompt_tokens": None},
+        {"verdict": 5},
+    ):
+        path.write_text(json.dumps({**row, "digest": "d", **damage}) + "\n")
+        run = judge(tmp_path, *arguments, code=2)
+        assert "row 1 of the result file: not a row that tirjudge judge writes" in run.stderr
 
 
 @pytest.mark.parametrize(

@@ -116,6 +116,7 @@ REFUSED = {
     "judge rows.jsonl --config several.json": 'several.json: samples: write 2, not "2"',
     "judge rows.jsonl --config tools.json": 'tools.json: tools: write true, not "yes"',
     "judge rows.jsonl --temperature inf": "temperature: ",
+    "compile rows.jsonl --rules notes.txt -o rows.jsonl --overwrite": "rows.jsonl is the input: choose",
     "judge rows.jsonl --config broken.json": "broken.json is not JSON",
     "judge rows.jsonl --config judge.toml": "judge.toml: modle: there is no such option; did you mean model?",
     "judge rows.jsonl --concurrency 0": "concurrency: ",
