@@ -448,15 +448,11 @@ def _table(findings: Sequence[Finding]) -> Table:
         table.add_column(column)
     for one in findings:
         table.add_row(
-            one.backend, one.placement or "-", *(_mark(one.isolation, name) for name in _PROPERTIES)
+            one.backend,
+            one.placement or "-",
+            *({None: "-", True: "yes"}.get(getattr(one.isolation, name, None), "NO") for name in _PROPERTIES),
         )
     return table
-
-
-def _mark(isolation: Isolation | None, name: str) -> str:
-    if isolation is None:
-        return "-"
-    return "yes" if getattr(isolation, name) else "NO"
 
 
 sandbox = command_group(

@@ -11,7 +11,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from tirjudge_sandbox.workers.memory_group import Version, own_groups
+from tirjudge_sandbox.workers.memory_group import own_groups
 
 
 class ModelUnavailable(ValueError):
@@ -77,14 +77,11 @@ def free_memory() -> int:
                 left = int((group / version.limit).read_text())
                 with suppress(OSError, ValueError):
                     # The usage includes cached files, whose memory the kernel takes back when needed.
-                    left -= int((group / version.usage).read_text()) - _cached(group, version)
+                    values = dict(line.split() for line in (group / "memory.stat").read_text().splitlines())
+                    cached = sum(int(values[name]) for name in version.cached if name in values)
+                    left -= int((group / version.usage).read_text()) - cached
                 free = min(free, max(left, 0))
     return free
-
-
-def _cached(group: Path, version: Version) -> int:
-    values = dict(line.split() for line in (group / "memory.stat").read_text().splitlines())
-    return sum(int(values[name]) for name in version.cached if name in values)
 
 
 def has_bfloat16() -> bool:

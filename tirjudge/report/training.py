@@ -84,13 +84,9 @@ def _stages(folder: Path, names: Sequence[str] = (_METRICS, _DONE)) -> Iterator[
         for file in folder.glob(pattern)
         if file.is_file()
     }
-    yield from sorted(found, key=lambda stage: (_started(stage), str(stage)))
-
-
-def _started(stage: Path) -> float:
-    """Return the time at which a stage wrote its settings, which is when it began."""
-    file = stage / _CONFIG
-    return (file if file.exists() else stage).stat().st_mtime
+    # A stage writes its settings when it begins.
+    files = {stage: stage / _CONFIG if (stage / _CONFIG).exists() else stage for stage in found}
+    yield from sorted(found, key=lambda stage: (files[stage].stat().st_mtime, str(stage)))
 
 
 def read_training_run(folder: Path) -> TrainingRun:

@@ -410,7 +410,9 @@ class UnitTests:
     async def grade(self, question: CandidateSet) -> Grade:
         programs = [code_of(final_text(response)) for response in question.task.candidates]
         solved = await all_or_none(self._passes(program, question) for program in programs)
-        return Grade(tuple(map(float, solved)), same_answers(map(_bare, programs)))
+        # Without empty lines and trailing white space.
+        bare = (tuple(line.rstrip() for line in one.splitlines() if line.strip()) for one in programs)
+        return Grade(tuple(map(float, solved)), same_answers(bare))
 
     async def _passes(self, program: str, question: CandidateSet) -> bool:
         """Run the tests on a program. Raises RefereeUnavailable if the sandbox failed."""
@@ -444,11 +446,6 @@ def _complete(tests: str, entry_point: str) -> str:
     if entry_point and "def check(" in tests:
         return f"{tests}\ncheck({entry_point})\n"
     return tests
-
-
-def _bare(program: str) -> tuple[str, ...]:
-    """Return the non-empty lines without trailing white space."""
-    return tuple(line.rstrip() for line in program.splitlines() if line.strip())
 
 
 class Grades:

@@ -122,7 +122,10 @@ def _lookup(row: Mapping[str, Any], place: str) -> Any:
         return _together(row, place.split(","))
     if "+" in place:
         values = _together(row, place.split("+"))
-        return values if values is _MISSING else _join(values, place)
+        if values is _MISSING:
+            return values
+        texts = [text_of(value, place) for value in values if value is not None]
+        return "\n\n".join(text for text in texts if text.strip())
     value: Any = row
     for step in place.split("."):
         value = _step(value, step)
@@ -147,11 +150,6 @@ def similar_name(name: str) -> str:
 def _together(row: Mapping[str, Any], places: Iterable[str]) -> Any:
     values = [_lookup(row, place.strip()) for place in places]
     return _MISSING if any(value is _MISSING for value in values) else values
-
-
-def _join(values: Iterable[Any], place: str) -> str:
-    texts = [text_of(value, place) for value in values if value is not None]
-    return "\n\n".join(text for text in texts if text.strip())
 
 
 def _step(value: Any, step: str) -> Any:

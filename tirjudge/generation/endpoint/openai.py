@@ -88,7 +88,8 @@ class OpenAIGenerator:
             raise ValueError("tier completions sends token ids: it needs the model's tokenizer")
         with_ids = tokenizer is not None and tier in ("auto", "completions")
         self.model = model
-        self.encoder: ChatEncoder | None = _encoder(tokenizer, enable_thinking) if with_ids else None
+        encoder = load_encoder if isinstance(tokenizer, str) else ChatEncoder
+        self.encoder = encoder(tokenizer, enable_thinking=enable_thinking) if with_ids else None
         self._enable_thinking = enable_thinking
         self._tier = tier
         self._endpoint = JsonEndpoint(
@@ -355,9 +356,3 @@ class OpenAIGenerator:
 
 def _estimated_prompt(turns: list[ChatTurn], body: Mapping[str, Any]) -> int:
     return estimated(*sent_texts({**body, "messages": turns}))
-
-
-def _encoder(tokenizer: Any, enable_thinking: bool | None) -> ChatEncoder:
-    if isinstance(tokenizer, str):
-        return load_encoder(tokenizer, enable_thinking=enable_thinking)
-    return ChatEncoder(tokenizer, enable_thinking=enable_thinking)
