@@ -52,12 +52,12 @@ class ServerSettings(BaseModel):
 
 
 class FieldRefused(Exception):
-    """A field of a request that exceeds the settings, reported in the form of FastAPI's validation errors."""
+    """A field of a request that the server refuses, reported in the form of FastAPI's validation errors."""
 
     def __init__(self, text: str, *names: str | int):
         """`names`: the path to the field within the body."""
         super().__init__(text)
-        self._error = {"type": "too_large", "loc": ("body", *names), "msg": text}
+        self._error = {"type": "value_error", "loc": ("body", *names), "msg": text}
 
     def errors(self) -> list[dict[str, Any]]:
         """Return the error in the form of pydantic's `ValidationError.errors`."""

@@ -296,7 +296,8 @@ def test_no_reward_is_invented(served: JudgeServer) -> None:
 def test_a_server_of_one_format_refuses_a_kind() -> None:
     with judge_serving(ScriptedGenerator(["[[A]]"]), format="j1-pav") as server:
         response = server.post("/v1/judge", question("a", "b", kind="pairwise"))
-        assert response.json()["detail"][0]["loc"] == ["body", "kind"]
+        [error] = response.json()["detail"]
+        assert (error["loc"], error["type"]) == (["body", "kind"], "value_error")
 
 
 def test_ready_while_the_model_answers() -> None:
