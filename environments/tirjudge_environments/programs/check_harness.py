@@ -153,7 +153,7 @@ def found(text):
 
 def known(quoted):
     word = quoted[2] or ""
-    # A few letters of another script are a sentence.
+    # A few letters of another script may be a sentence.
     return quoted[0] if word and (word in CHECK or len(word) < 12 and word.isascii()) else "..."
 
 
