@@ -447,11 +447,9 @@ def _table(findings: Sequence[Finding]) -> Table:
     for column in ("sandbox", "placement", *(name.replace("_", " ") for name in _PROPERTIES)):
         table.add_column(column)
     for one in findings:
-        table.add_row(
-            one.backend,
-            one.placement or "-",
-            *({None: "-", True: "yes"}.get(getattr(one.isolation, name, None), "NO") for name in _PROPERTIES),
-        )
+        found = one.isolation
+        marks = ("-" if found is None else "yes" if getattr(found, name) else "NO" for name in _PROPERTIES)
+        table.add_row(one.backend, one.placement or "-", *marks)
     return table
 
 

@@ -206,7 +206,7 @@ async def _again(
             program, room = program_of(text, {**bindings, **other}, limits, seed=seed)
             again = await _run_foreign(program, sandbox, room, weak)
             found = [found[0], again]
-            # Of the runs with other responses, the last is in the record.
+            # The record keeps one of these runs: the one after which the judge's session tried no further.
             if not _exchanged_difference(recorded.program, found):
                 break
     if failed := [one.detail for one in found if one.status is Status.SANDBOX_FAILED]:

@@ -174,11 +174,9 @@ def _gold(name: str, fields: Mapping[str, Any], count: int, label: int | None) -
             verifiers_of(instructions)
             return {"instructions": instructions}
         case "recorded":
-            kept = value if isinstance(value, list) else []
-            kept = [one for one in kept if isinstance(one, bool | int | float) and 0 <= one <= 1]
-            if kept != value or len(kept) != count:
+            if not isinstance(value, list) or len(value) != count or not all(map(_is_share, value)):
                 raise RowError(f"solved must be a list of {count} truth values or numbers from 0 to 1")
-            return {"solved": [float(one) for one in kept]}
+            return {"solved": [float(one) for one in value]}
         case "tests":
             entry_point = _text(fields.get("entry_point"), "entry_point")
             tests = _cases(value, entry_point) or _text(value, "tests")
@@ -244,6 +242,10 @@ def _from_jetts(fields: Mapping[str, Any], query: Mapping[str, Any]) -> Mapping[
         "responses": [one.get("content") for one in responses],
         "solved": None if None in scores else scores,
     }
+
+
+def _is_share(value: Any) -> bool:
+    return isinstance(value, bool | int | float) and 0 <= value <= 1
 
 
 def _text(value: Any, name: str) -> str:

@@ -163,9 +163,9 @@ def spaced(text):
 
 
 def cut(fault):
-    """Return an error up to where it repeats a response: three words, or one of 12 characters or more.
+    """Return an error up to where it repeats a response: three words, a long word, or one of another script.
 
-    Or any word in another script, which may be a sentence. Words that stand in CHECK are the judge's own.
+    A long word has 12 characters or more. Words that stand in CHECK are the judge's own.
     """
     own, texts, kind = spaced(CHECK), list(map(spaced, shown)), re.match("[A-Za-z]{1,25}Error: |", fault)
     word = r"[^\W_]{12,}|[^\W_]*[^\W_\x00-\x7f][^\W_]*"
